@@ -134,6 +134,7 @@ pub struct Misc {
     pub zero: [u8; 3],
     pub nsh_path_hdr: U32,
     pub nsh_context: [U32; 4],
+    pub zero2: u32,
 }
 
 /// Fields that exist only inside the OpenFlow pipeline.
