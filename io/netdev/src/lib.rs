@@ -1,1 +1,12 @@
+//! Network devices: what the switch receives from and sends to.
+//!
+//! A device moves packet buffers; it knows no flows. Kinds that need nothing but memory and
+//! files live here; the others implement [`Device`] elsewhere.
 
+mod device;
+mod registry;
+
+pub use device::{
+    Changed, Device, DeviceError, DeviceStatus, Duplex, Polling, PortStats, RxQueue, Sent, TxOffloads, TxQueue,
+};
+pub use registry::{Env, Factory, Options, Registry};
