@@ -13,7 +13,7 @@ macro_rules! reasons {
             /// The coverage counter's name.
             pub const fn name(self) -> &'static str { match self { $(DropReason::$id => $name),* } }
         }
-        static TABLE: &[Counter] = &[$(Counter::new($name)),*];
+        static TABLE: [Counter; DropReason::ALL.len()] = [$(Counter::new($name)),*];
     };
 }
 
