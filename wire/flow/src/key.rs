@@ -19,6 +19,81 @@ pub const FRAG_ANY: u8 = 1;
 pub const FRAG_LATER: u8 = 2;
 /// `dl_type` of a frame that carries an 802.3 length instead of a type.
 pub const DL_TYPE_NONE: u16 = 0x05ff;
+/// Mask of the two bits of `nw_frag`.
+pub const FRAG_MASK: u8 = 3;
+/// The two halves of `nw_tos`.
+pub const IP_DSCP_MASK: u8 = 0xfc;
+pub const IP_ECN_MASK: u8 = 0x03;
+pub const VLAN_VID_MASK: u16 = 0x0fff;
+pub const VLAN_PCP_MASK: u16 = 0xe000;
+pub const VLAN_PCP_SHIFT: u32 = 13;
+/// The bits of an IPv6 flow label.
+pub const IPV6_LABEL_MASK: u32 = 0x000f_ffff;
+/// MPLS labels that a key holds.
+pub const N_MPLS: usize = 3;
+
+/// EtherTypes.
+pub mod eth {
+    pub const IP: u16 = 0x0800;
+    pub const ARP: u16 = 0x0806;
+    pub const RARP: u16 = 0x8035;
+    pub const TEB: u16 = 0x6558;
+    pub const VLAN_8021Q: u16 = 0x8100;
+    pub const VLAN_8021AD: u16 = 0x88a8;
+    pub const IPV6: u16 = 0x86dd;
+    pub const LACP: u16 = 0x8809;
+    pub const MPLS: u16 = 0x8847;
+    pub const MPLS_MCAST: u16 = 0x8848;
+    pub const CFM: u16 = 0x8902;
+    pub const LLDP: u16 = 0x88cc;
+    pub const NSH: u16 = 0x894f;
+    /// Types below this are 802.3 lengths.
+    pub const TYPE_MIN: u16 = 0x600;
+}
+
+/// IP protocols.
+pub mod ipproto {
+    pub const HOPOPTS: u8 = 0;
+    pub const ICMP: u8 = 1;
+    pub const IGMP: u8 = 2;
+    pub const TCP: u8 = 6;
+    pub const UDP: u8 = 17;
+    pub const ROUTING: u8 = 43;
+    pub const FRAGMENT: u8 = 44;
+    pub const GRE: u8 = 47;
+    pub const ESP: u8 = 50;
+    pub const AH: u8 = 51;
+    pub const ICMPV6: u8 = 58;
+    pub const NONE: u8 = 59;
+    pub const DSTOPTS: u8 = 60;
+    pub const SCTP: u8 = 132;
+    pub const UDPLITE: u8 = 136;
+}
+
+/// Bits of `ct_state`.
+pub mod cs {
+    pub const NEW: u16 = 0x01;
+    pub const EST: u16 = 0x02;
+    pub const REL: u16 = 0x04;
+    pub const RPL: u16 = 0x08;
+    pub const INV: u16 = 0x10;
+    pub const TRK: u16 = 0x20;
+    pub const SNAT: u16 = 0x40;
+    pub const DNAT: u16 = 0x80;
+    pub const ALL: u16 = 0xff;
+}
+
+/// Bits of `tun.flags`. Only [`tunf::OAM`] is visible to OpenFlow.
+pub mod tunf {
+    pub const OAM: u16 = 1 << 0;
+    pub const DONT_FRAGMENT: u16 = 1 << 1;
+    pub const CSUM: u16 = 1 << 2;
+    pub const KEY: u16 = 1 << 3;
+    /// Options are in the form of the wire, not of a TLV map.
+    pub const UDPIF: u16 = 1 << 4;
+    pub const PUBLIC: u16 = OAM;
+}
+
 /// Registers of the pipeline.
 pub const N_REGS: usize = 16;
 

@@ -1,5 +1,7 @@
 //! Packet headers as flows: keys, masks, the one table of match fields, extraction, text.
 
+pub mod field;
 pub mod key;
 
+pub use field::{Field, FieldInfo, FieldValue, Subfield};
 pub use key::{DpKey, DpMask, FlowKey, FlowMask, Match, Vlan};
