@@ -1,1 +1,13 @@
+//! OpenFlow 1.0 to 1.5 with the Nicira extensions: values, bytes and text. No input or output, no
+//! switch logic.
 
+pub mod action;
+pub mod error;
+pub mod msg;
+pub mod vendor;
+pub mod version;
+
+pub use action::{Action, Actions};
+pub use error::OfError;
+pub use msg::{Body, Message};
+pub use version::{Version, VersionSet};
