@@ -1,7 +1,10 @@
 //! Packet headers as flows: keys, masks, the one table of match fields, extraction, text.
 
+pub mod extract;
 pub mod field;
 pub mod key;
+pub mod matching;
 
+pub use extract::{Extra, Offsets, TunnelKey, extract};
 pub use field::{Field, FieldInfo, FieldValue, Subfield};
 pub use key::{DpKey, DpMask, FlowKey, FlowMask, Match, Vlan};

@@ -9,7 +9,7 @@ mod prereq;
 mod subfield;
 mod table;
 
-pub use ops::FieldError;
+pub use ops::{DL_VLAN_NONE, FieldError, prefix_mask};
 pub use subfield::{Subfield, SubfieldError};
 pub use table::{Field, N_FIELDS};
 
