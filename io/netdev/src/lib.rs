@@ -4,9 +4,11 @@
 //! files live here; the others implement [`Device`] elsewhere.
 
 mod device;
+mod egress;
 mod registry;
 
 pub use device::{
     Changed, Device, DeviceError, DeviceStatus, Duplex, Polling, PortStats, RxQueue, Sent, TxOffloads, TxQueue,
 };
+pub use egress::{EgressError, egress_fixup};
 pub use registry::{Env, Factory, Options, Registry};
