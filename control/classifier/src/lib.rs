@@ -1,1 +1,28 @@
+//! OpenFlow's classifier: priorities, versions, tuple space with staged lookup and prefix tries.
+//!
+//! One subtable per mask, visited by descending priority. A lookup that collects a mask
+//! ([`Classifier::lookup`]) adds only the bits that decided: a subtable is searched in up to four
+//! stages (metadata, L2, L3, L4) and left at the first stage no rule agrees with; prefix tries tell
+//! how many bits of an address rule a subtable out.
+//!
+//! Rules carry `[added, removed)` versions. Inserting and removing change nothing for lookups at
+//! versions that are in use, so that many changes become visible by one store of the caller's
+//! current version. Lookups run on any thread; a writer delays them for one table operation.
 
+mod classifier;
+#[cfg(test)]
+mod linear;
+mod mini;
+mod prefix;
+mod rule;
+mod sharded;
+mod stage;
+mod subtable;
+#[cfg(test)]
+mod tests;
+mod trie;
+
+pub use classifier::Classifier;
+pub use mini::{MiniMask, MiniMatch};
+pub use prefix::{DEFAULT_PREFIXES, MAX_PREFIXES, PrefixField};
+pub use rule::{ClsRule, Version};

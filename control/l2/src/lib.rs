@@ -1,1 +1,5 @@
+//! Layer 2 state machines: what a switch learns and the protocols that guard it. Time is passed in.
 
+pub mod mac;
+
+pub use mac::{Learn, Learned, MacEntry, MacStats, MacTable, VlanSet};

@@ -1,0 +1,282 @@
+//! The classifier: subtables by priority, one writer, many readers.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use fv_flow::{FlowKey, FlowMask, Match};
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+
+use crate::mini::{MiniMask, MiniMatch};
+use crate::prefix::{Asked, DEFAULT_PREFIXES, MAX_PREFIXES, PrefixField, Tries};
+use crate::rule::{ClsRule, Version};
+use crate::subtable::Subtable;
+
+/// A subtable where lookups find it.
+struct Ranked<R> {
+    max_priority: i32,
+    subtable: Arc<Subtable<R>>,
+}
+
+impl<R> Clone for Ranked<R> {
+    fn clone(&self) -> Self {
+        Ranked { max_priority: self.max_priority, subtable: self.subtable.clone() }
+    }
+}
+
+/// What only the writer knows of a subtable.
+struct Known<R> {
+    subtable: Arc<Subtable<R>>,
+    /// Rules by priority.
+    priorities: BTreeMap<i32, u32>,
+}
+
+struct Writer<R> {
+    by_mask: HashMap<MiniMask, Known<R>, foldhash::fast::FixedState>,
+    /// Removed rules that lookups at older versions may still want.
+    removed: Vec<Arc<ClsRule<R>>>,
+    n_rules: usize,
+    /// The published order is behind.
+    dirty: bool,
+    deferred: bool,
+}
+
+/// See the crate's description. Any method may be called from any thread; those that change
+/// something take turns.
+pub struct Classifier<R> {
+    /// By descending priority.
+    subtables: ArcSwap<Vec<Ranked<R>>>,
+    tries: ArcSwap<Tries>,
+    writer: Mutex<Writer<R>>,
+}
+
+impl<R> Default for Classifier<R> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<R> Classifier<R> {
+    pub fn new() -> Classifier<R> {
+        Classifier {
+            subtables: ArcSwap::from_pointee(Vec::new()),
+            tries: ArcSwap::from_pointee(Tries::new(&DEFAULT_PREFIXES)),
+            writer: Mutex::new(Writer {
+                by_mask: HashMap::default(),
+                removed: Vec::new(),
+                n_rules: 0,
+                dirty: false,
+                deferred: false,
+            }),
+        }
+    }
+
+    /// Makes `rule` visible from `version` on. There may be another rule of the same match and
+    /// priority if no version sees both.
+    pub fn insert(&self, rule: Arc<ClsRule<R>>, version: Version) {
+        rule.set_added(version);
+        let mut w = self.writer.lock();
+        let mask = MiniMask::of(rule.matches());
+        let known = w.by_mask.entry(mask).or_insert_with_key(|m| Known {
+            subtable: Arc::new(Subtable::new(m.clone())),
+            priorities: BTreeMap::new(),
+        });
+        let old_max = known.priorities.last_key_value().map(|(p, _)| *p);
+        *known.priorities.entry(rule.priority()).or_default() += 1;
+        let rank_changed = old_max.is_none_or(|m| m < rule.priority());
+        let subtable = known.subtable.clone();
+        self.tries.load().insert(rule.matches(), &subtable.lengths);
+        subtable.insert(rule);
+        w.n_rules += 1;
+        w.dirty |= rank_changed;
+        self.publish_order(&mut w);
+    }
+
+    /// Makes `rule` invisible from `version` on. Its memory is kept until [`Self::purge`].
+    pub fn remove(&self, rule: &Arc<ClsRule<R>>, version: Version) {
+        let mut w = self.writer.lock();
+        rule.set_removed(version);
+        w.removed.push(rule.clone());
+        w.n_rules = w.n_rules.saturating_sub(1);
+    }
+
+    /// Takes back a `remove` that was not purged, or makes an inserted rule go for good: what a
+    /// transaction that fails does.
+    pub fn restore(&self, rule: &Arc<ClsRule<R>>) {
+        let mut w = self.writer.lock();
+        if let Some(i) = w.removed.iter().rposition(|r| Arc::ptr_eq(r, rule)) {
+            w.removed.remove(i);
+            rule.set_removed(Version::NEVER);
+            w.n_rules += 1;
+        }
+    }
+
+    /// Drops the rules that are invisible from `oldest` on: no lookup at an earlier version may
+    /// matter any more.
+    pub fn purge(&self, oldest: Version) {
+        let mut w = self.writer.lock();
+        if w.removed.is_empty() {
+            return;
+        }
+        let (gone, kept) = std::mem::take(&mut w.removed)
+            .into_iter()
+            .partition::<Vec<_>, _>(|r| r.removed_at().is_some_and(|v| v <= oldest));
+        w.removed = kept;
+        for r in &gone {
+            self.purge_one(&mut w, r);
+        }
+        self.publish_order(&mut w);
+    }
+
+    fn purge_one(&self, w: &mut Writer<R>, rule: &Arc<ClsRule<R>>) {
+        let mask = MiniMask::of(rule.matches());
+        let Some(known) = w.by_mask.get_mut(&mask) else { return };
+        let old_max = known.priorities.last_key_value().map(|(p, _)| *p);
+        if let Some(n) = known.priorities.get_mut(&rule.priority()) {
+            *n -= 1;
+            if *n == 0 {
+                known.priorities.remove(&rule.priority());
+            }
+        }
+        let new_max = known.priorities.last_key_value().map(|(p, _)| *p);
+        let subtable = known.subtable.clone();
+        if new_max.is_none() {
+            w.by_mask.remove(&mask);
+        }
+        subtable.remove(rule);
+        self.tries.load().remove(rule.matches(), &subtable.lengths);
+        w.dirty |= new_max != old_max;
+    }
+
+    /// Puts off the cost of a new or re-ranked subtable until [`Self::publish`]: until then rules
+    /// inserted may not be found.
+    pub fn defer(&self) {
+        self.writer.lock().deferred = true;
+    }
+
+    pub fn publish(&self) {
+        let mut w = self.writer.lock();
+        w.deferred = false;
+        self.publish_order(&mut w);
+    }
+
+    fn publish_order(&self, w: &mut Writer<R>) {
+        if w.deferred || !w.dirty {
+            return;
+        }
+        w.dirty = false;
+        let mut v: Vec<Ranked<R>> = w
+            .by_mask
+            .values()
+            .filter_map(|k| {
+                let (p, _) = k.priorities.last_key_value()?;
+                Some(Ranked { max_priority: *p, subtable: k.subtable.clone() })
+            })
+            .collect();
+        v.sort_by_key(|r| std::cmp::Reverse(r.max_priority));
+        self.subtables.store(Arc::new(v));
+    }
+
+    /// The fields that have tries, at most [`MAX_PREFIXES`]. Lookups go on meanwhile with the old ones.
+    pub fn set_prefixes(&self, fields: &[PrefixField]) {
+        let w = self.writer.lock();
+        let fields = &fields[..fields.len().min(MAX_PREFIXES)];
+        if self.tries.load().fields().eq(fields.iter().copied()) {
+            return;
+        }
+        let tries = Tries::new(fields);
+        for k in w.by_mask.values() {
+            k.subtable.for_each(|r| tries.insert(r.matches(), &k.subtable.lengths));
+        }
+        self.tries.store(Arc::new(tries));
+    }
+
+    /// Rules that the newest version sees.
+    pub fn len(&self) -> usize {
+        self.writer.lock().n_rules
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The visible rule of highest priority that covers `key`. Adds to `wc` the bits of the key that
+    /// decided it: any key that agrees in them gets the same rule at this version.
+    pub fn lookup(&self, version: Version, key: &FlowKey, wc: Option<&mut FlowMask>) -> Option<Arc<ClsRule<R>>> {
+        let subtables = self.subtables.load();
+        let words = key.words();
+        let tries = self.tries.load();
+        let mut with_mask = wc.map(|wc| (Asked::new(&tries, key), wc));
+        let mut best: Option<Arc<ClsRule<R>>> = None;
+        for s in subtables.iter() {
+            if best.as_ref().is_some_and(|b| b.priority() >= s.max_priority) {
+                break;
+            }
+            let found = match &mut with_mask {
+                Some((asked, wc)) => s.subtable.find_wc(version, words, asked, wc),
+                None => s.subtable.find(version, words),
+            };
+            if let Some(f) = found
+                && best.as_ref().is_none_or(|b| b.priority() < f.priority())
+            {
+                best = Some(f);
+            }
+        }
+        best
+    }
+
+    /// The visible rule of exactly this match and priority.
+    pub fn find_exactly(&self, m: &Match, priority: i32, version: Version) -> Option<Arc<ClsRule<R>>> {
+        self.find_exactly_mini(&MiniMatch::new(m), priority, version)
+    }
+
+    pub fn find_exactly_mini(&self, m: &MiniMatch, priority: i32, version: Version) -> Option<Arc<ClsRule<R>>> {
+        let subtable = self.writer.lock().by_mask.get(&MiniMask::of(m))?.subtable.clone();
+        subtable.find_exactly(m, priority, version)
+    }
+
+    /// All visible rules.
+    pub fn rules(&self, version: Version) -> Vec<Arc<ClsRule<R>>> {
+        self.collect(version, |_| true, |_| true)
+    }
+
+    /// The visible rules that are at least as specific as `criterion` and agree with it.
+    pub fn rules_within(&self, criterion: &Match, version: Version) -> Vec<Arc<ClsRule<R>>> {
+        let c = MiniMatch::new(criterion);
+        let mask = MiniMask::of(&c);
+        self.collect(version, |s| s.contains(&mask), |r| r.matches().is_within(&c))
+    }
+
+    /// Whether a visible rule of the same priority shares a packet with `m`.
+    pub fn overlaps(&self, m: &Match, priority: i32, version: Version) -> bool {
+        let m = MiniMatch::new(m);
+        let w = self.writer.lock();
+        w.by_mask.values().filter(|k| k.priorities.contains_key(&priority)).any(|k| {
+            let mut any = false;
+            k.subtable.for_each(|r| {
+                any |= r.priority() == priority && r.is_visible(version) && r.matches().overlaps(&m);
+            });
+            any
+        })
+    }
+
+    fn collect(
+        &self,
+        version: Version,
+        subtable: impl Fn(&MiniMask) -> bool,
+        rule: impl Fn(&ClsRule<R>) -> bool,
+    ) -> Vec<Arc<ClsRule<R>>> {
+        let mut v = Vec::new();
+        // The writer's list: complete even while publication is deferred.
+        let subtables: Vec<_> = self.writer.lock().by_mask.values().map(|k| k.subtable.clone()).collect();
+        for s in subtables.iter().filter(|s| subtable(&s.mask)) {
+            s.for_each(|r| {
+                if r.is_visible(version) && rule(r) {
+                    v.push(r.clone());
+                }
+            });
+        }
+        v
+    }
+}
