@@ -38,8 +38,9 @@ pub(crate) static STAGES: LazyLock<[[u64; FLOW_WORDS]; N_STAGES]> = LazyLock::ne
     (m.nsh_path_hdr, m.nsh_context) = (ones.misc.nsh_path_hdr, ones.misc.nsh_context);
 
     let mut stages = [[u64::MAX; FLOW_WORDS], *l2.words(), *l3.words(), *l4.words()];
-    for i in 0..FLOW_WORDS {
-        stages[0][i] = !(stages[1][i] | stages[2][i] | stages[3][i]);
+    let [meta, l2, l3, l4] = &mut stages;
+    for (m, rest) in meta.iter_mut().zip(l2.iter().zip(l3.iter().zip(l4.iter()))) {
+        *m = !(rest.0 | rest.1.0 | rest.1.1);
     }
     stages
 });

@@ -28,7 +28,7 @@ fn make(which: u8, v: [u8; 6], plen: u8) -> Match {
     }
     if which & 16 != 0 {
         (k.base.nw_proto, w.base.nw_proto) = (6, 0xff);
-        let mask = if plen % 2 == 0 { 0xffff } else { 0xfff0 };
+        let mask = if plen.is_multiple_of(2) { 0xffff } else { 0xfff0 };
         (k.base.tp_dst, w.base.tp_dst) = (U16::new(port(v[4]) & mask), U16::new(mask));
     }
     if which & 32 != 0 {
