@@ -6,9 +6,13 @@
 mod device;
 mod egress;
 mod registry;
+mod socket;
+mod tap;
 
 pub use device::{
     Changed, Device, DeviceError, DeviceStatus, Duplex, Polling, PortStats, RxQueue, Sent, TxOffloads, TxQueue,
 };
 pub use egress::{EgressError, egress_fixup};
 pub use registry::{Env, Factory, Options, Registry};
+pub use socket::SystemDevice;
+pub use tap::TapDevice;

@@ -1,0 +1,190 @@
+//! What a port's device looks like to the host, and when that changed.
+//!
+//! All ports of one network namespace share one replica of the kernel's link table; asking it for
+//! news costs one system call that finds nothing.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Instant;
+
+use fv_core::Nanos;
+use fv_hostnet::{Error, HostNet, Interest, Link, Rtnl, netns};
+use parking_lot::Mutex;
+
+use crate::device::{DeviceError, Duplex, PortStats};
+
+/// Notifications read in one go; the rest waits for the next question.
+const BUDGET: usize = 4096;
+
+/// One namespace's links.
+pub struct Host {
+    net: HostNet,
+    pub rtnl: Rtnl,
+}
+
+/// A namespace's identity: its inode.
+pub type NsId = u64;
+
+pub fn ns_id(ns: BorrowedFd<'_>) -> io::Result<NsId> {
+    Ok(rustix::fs::fstat(ns)?.st_ino)
+}
+
+/// The host's view from the calling thread's namespace.
+pub fn here() -> io::Result<Arc<Mutex<Host>>> {
+    of(netns::current()?.as_fd())
+}
+
+/// The host's view from namespace `ns`; made once per namespace, gone with its last user.
+pub fn of(ns: BorrowedFd<'_>) -> io::Result<Arc<Mutex<Host>>> {
+    static HOSTS: OnceLock<Mutex<HashMap<NsId, Weak<Mutex<Host>>>>> = OnceLock::new();
+    let id = ns_id(ns)?;
+    let mut hosts = HOSTS.get_or_init(Mutex::default).lock();
+    if let Some(h) = hosts.get(&id).and_then(Weak::upgrade) {
+        return Ok(h);
+    }
+    let h = Host { net: HostNet::open_in(ns, Interest::default())?, rtnl: Rtnl::open_in(ns)? };
+    let h = Arc::new(Mutex::new(h));
+    hosts.retain(|_, w| w.strong_count() > 0);
+    hosts.insert(id, Arc::downgrade(&h));
+    Ok(h)
+}
+
+/// Real time: it only spaces the dumps of the kernel's tables, which know nothing of a stopped clock.
+fn now() -> Nanos {
+    static START: OnceLock<Instant> = OnceLock::new();
+    START.get_or_init(Instant::now).elapsed().into()
+}
+
+impl Host {
+    /// Takes in what happened since the last call and says how far the link table is.
+    pub fn refresh(&mut self) -> u64 {
+        let r = if self.net.is_synced() { self.net.turn(now(), BUDGET).map(drop) } else { self.net.sync(now()) };
+        if let Err(e) = r {
+            log::warn!("following the host's links: {e}");
+        }
+        self.net.tables().links.seq()
+    }
+
+    pub fn link(&self, name: &str) -> Option<&Link> {
+        self.net.tables().link_by_name(name)
+    }
+}
+
+/// Follows one device by name.
+pub struct Watch {
+    host: Arc<Mutex<Host>>,
+    host_seq: u64,
+    link: Option<Link>,
+    seq: u64,
+    link_resets: u64,
+}
+
+impl Watch {
+    pub fn new(host: Arc<Mutex<Host>>) -> Watch {
+        Watch { host, host_seq: 0, link: None, seq: 1, link_resets: 0 }
+    }
+
+    pub fn host(&self) -> &Arc<Mutex<Host>> {
+        &self.host
+    }
+
+    /// Goes on in another namespace.
+    pub fn move_to(&mut self, host: Arc<Mutex<Host>>) {
+        self.host = host;
+        self.host_seq = 0;
+        self.seq += 1;
+    }
+
+    /// The device as it is now; none while it is not there. Counts differences.
+    pub fn look(&mut self, name: &str) -> Option<&Link> {
+        let mut host = self.host.lock();
+        let seq = host.refresh();
+        if seq != self.host_seq {
+            self.host_seq = seq;
+            let now = host.link(name);
+            if now != self.link.as_ref() {
+                let running = |l: Option<&Link>| l.is_some_and(Link::is_running);
+                if running(now) != running(self.link.as_ref()) {
+                    self.link_resets += 1;
+                }
+                self.link = now.cloned();
+                self.seq += 1;
+            }
+        }
+        self.link.as_ref()
+    }
+
+    /// Moves with every difference that `look` found.
+    pub fn seq(&self) -> u64 {
+        self.seq
+    }
+    /// Times that the link went up or down while watched; finding it at first is not one.
+    pub fn link_resets(&self) -> u64 {
+        self.link_resets
+    }
+    pub fn forget_resets(&mut self) {
+        self.link_resets = 0;
+    }
+}
+
+/// A kernel refusal as a device error.
+pub fn refused(what: &str) -> impl Fn(Error) -> DeviceError {
+    move |e| match e.errno() {
+        Some(libc::ENODEV | libc::ENXIO) => DeviceError::NoSuchDevice,
+        Some(errno) => DeviceError::io(what, io::Error::from_raw_os_error(errno)),
+        None => DeviceError::io(what, io::Error::other(e.to_string())),
+    }
+}
+
+/// The kernel's counters in the switch's terms. `swapped` for a device whose other end the switch is.
+pub fn port_stats(link: &Link, swapped: bool) -> PortStats {
+    let Some(s) = link.stats else { return PortStats::default() };
+    let common = PortStats { multicast: Some(s.multicast), collisions: Some(s.collisions), ..PortStats::default() };
+    let s = if swapped { s.swapped() } else { s };
+    let totals = PortStats {
+        rx_packets: Some(s.rx_packets),
+        tx_packets: Some(s.tx_packets),
+        rx_bytes: Some(s.rx_bytes),
+        tx_bytes: Some(s.tx_bytes),
+        rx_errors: Some(s.rx_errors),
+        tx_errors: Some(s.tx_errors),
+        rx_dropped: Some(s.rx_dropped),
+        tx_dropped: Some(s.tx_dropped),
+        ..common
+    };
+    if swapped {
+        // The detailed errors are of the other direction and of a wire that does not exist.
+        return totals;
+    }
+    PortStats {
+        rx_length_errors: Some(s.rx_length_errors),
+        rx_over_errors: Some(s.rx_over_errors),
+        rx_crc_errors: Some(s.rx_crc_errors),
+        rx_frame_errors: Some(s.rx_frame_errors),
+        rx_fifo_errors: Some(s.rx_fifo_errors),
+        rx_missed_errors: Some(s.rx_missed_errors),
+        tx_aborted_errors: Some(s.tx_aborted_errors),
+        tx_carrier_errors: Some(s.tx_carrier_errors),
+        tx_fifo_errors: Some(s.tx_fifo_errors),
+        tx_heartbeat_errors: Some(s.tx_heartbeat_errors),
+        tx_window_errors: Some(s.tx_window_errors),
+        ..totals
+    }
+}
+
+/// Speed and duplex as a status reports them.
+pub fn speed(rtnl: &Rtnl, name: &str) -> (Option<u64>, Option<Duplex>) {
+    let s = rtnl.speed(name).unwrap_or_default();
+    let duplex = s.full_duplex.map(|full| if full { Duplex::Full } else { Duplex::Half });
+    (s.mbps.map(|m| u64::from(m) * 1_000_000), duplex)
+}
+
+/// The row's `status` column: the driver's own words.
+pub fn driver(rtnl: &Rtnl, name: &str) -> std::collections::BTreeMap<String, String> {
+    let Ok(d) = rtnl.driver(name) else { return Default::default() };
+    [("driver_name", d.name), ("driver_version", d.version), ("firmware_version", d.firmware)]
+        .map(|(k, v)| (k.to_string(), v))
+        .into()
+}

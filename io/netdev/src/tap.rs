@@ -1,0 +1,316 @@
+//! Interface types `tap` and `internal`: a kernel interface whose wire is this switch.
+//!
+//! The device lives as long as its descriptor. All I/O goes by the descriptor, so it goes on when the
+//! interface is moved to another namespace or renamed; status and changes then happen there.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use fv_hostnet::Link;
+use fv_packet::Batch;
+use parking_lot::Mutex;
+use rustix::fs::{Mode, OFlags};
+
+use crate::device::{
+    Changed, Device, DeviceError, DeviceStatus, Polling, PortStats, RxQueue, Sent, TxOffloads, TxQueue,
+};
+use crate::registry::{Env, Options};
+use crate::socket::sys::{RxRing, TxRing};
+use crate::socket::watch::{self, Host, NsId, Watch};
+use crate::socket::{Counts, is_quiet, kernel_offloads, rx::accept, vnet};
+
+/// As for packet sockets: queues share the descriptor, one write a packet.
+const TX_QUEUES: usize = 16;
+
+pub struct TapDevice {
+    shared: Arc<Shared>,
+    kind: &'static str,
+    state: Mutex<State>,
+}
+
+struct Shared {
+    name: String,
+    fd: OwnedFd,
+    counts: Counts,
+}
+
+struct State {
+    watch: Watch,
+    ns: NsId,
+}
+
+impl TapDevice {
+    /// Makes interface `name` in the calling thread's namespace.
+    pub fn open(name: &str, kind: &'static str) -> Result<TapDevice, DeviceError> {
+        if name.is_empty() || name.len() >= libc::IFNAMSIZ || name.contains(['/', '\0', '%']) {
+            return Err(DeviceError::BadName(name.into()));
+        }
+        let ns = fv_hostnet::netns::current().map_err(|e| DeviceError::io("namespace", e))?;
+        let ns_id = watch::ns_id(ns.as_fd()).map_err(|e| DeviceError::io("namespace", e))?;
+        let host = watch::here().map_err(|e| DeviceError::io("netlink", e))?;
+        let foreign = |l: Link| l.kind.as_deref() != Some("tun");
+        if host.lock().rtnl.link_by_name(name).is_ok_and(foreign) {
+            return Err(DeviceError::Exists(name.into()));
+        }
+        let fd = sys::create(name).map_err(|e| match e.raw_os_error() {
+            Some(libc::EBUSY | libc::EEXIST | libc::EINVAL) => DeviceError::Exists(name.into()),
+            _ => DeviceError::io("/dev/net/tun", e),
+        })?;
+        let mut state = State { watch: Watch::new(host), ns: ns_id };
+        state.watch.look(name);
+        state.watch.forget_resets();
+        let shared = Arc::new(Shared { name: name.into(), fd, counts: Counts::default() });
+        Ok(TapDevice { shared, kind, state: Mutex::new(state) })
+    }
+
+    /// For the registry, type `tap`.
+    pub fn factory(name: &str, _: &Options, _: &Env) -> Result<Arc<dyn Device>, DeviceError> {
+        Ok(Arc::new(TapDevice::open(name, "tap")?))
+    }
+
+    /// For the registry, type `internal`.
+    pub fn internal_factory(name: &str, _: &Options, _: &Env) -> Result<Arc<dyn Device>, DeviceError> {
+        Ok(Arc::new(TapDevice::open(name, "internal")?))
+    }
+
+    /// Finds the interface wherever it is now; its name there may be another.
+    fn look(&self, state: &mut State) -> Result<Link, DeviceError> {
+        let fd = self.shared.fd.as_fd();
+        let gone = |_: io::Error| DeviceError::Gone;
+        let name = sys::current_name(fd).map_err(gone)?;
+        // Kernels before 5.2 cannot tell the namespace: there the device is looked for where it was.
+        if let Ok(ns) = sys::device_namespace(fd)
+            && let Ok(id) = watch::ns_id(ns.as_fd())
+            && id != state.ns
+        {
+            state.watch.move_to(watch::of(ns.as_fd()).map_err(|e| DeviceError::io("namespace", e))?);
+            state.ns = id;
+        }
+        state.watch.look(&name).cloned().ok_or(DeviceError::Gone)
+    }
+
+    fn change<T>(
+        &self,
+        what: &str,
+        f: impl FnOnce(&mut Host, &Link) -> Result<T, fv_hostnet::Error>,
+    ) -> Result<T, DeviceError> {
+        let mut state = self.state.lock();
+        let link = self.look(&mut state)?;
+        f(&mut state.watch.host().lock(), &link).map_err(watch::refused(what))
+    }
+}
+
+impl Device for TapDevice {
+    fn name(&self) -> &str {
+        &self.shared.name
+    }
+    fn kind(&self) -> &'static str {
+        self.kind
+    }
+    fn polling(&self) -> Polling {
+        Polling::Event
+    }
+    fn n_rxq(&self) -> usize {
+        1
+    }
+    fn n_txq(&self) -> usize {
+        TX_QUEUES
+    }
+    fn numa_id(&self) -> Option<i32> {
+        None
+    }
+
+    fn open_rxq(&self, q: usize) -> Result<Box<dyn RxQueue>, DeviceError> {
+        if q >= self.n_rxq() {
+            return Err(DeviceError::NoQueue(q));
+        }
+        Ok(Box::new(TapRx { shared: self.shared.clone(), ring: RxRing::new() }))
+    }
+
+    fn open_txq(&self, q: usize) -> Result<Box<dyn TxQueue>, DeviceError> {
+        if q >= self.n_txq() {
+            return Err(DeviceError::NoQueue(q));
+        }
+        Ok(Box::new(TapTx { shared: self.shared.clone() }))
+    }
+
+    fn status(&self) -> DeviceStatus {
+        let mut state = self.state.lock();
+        let Ok(l) = self.look(&mut state) else {
+            return DeviceStatus { link_resets: state.watch.link_resets(), ..DeviceStatus::default() };
+        };
+        let host = state.watch.host().lock();
+        let (speed_bps, duplex) = watch::speed(&host.rtnl, &l.name);
+        DeviceStatus {
+            mac: l.mac,
+            mtu: Some(l.mtu),
+            admin_up: l.is_up(),
+            link_up: l.is_running(),
+            ifindex: Some(l.index),
+            speed_bps,
+            duplex,
+            link_resets: state.watch.link_resets(),
+            config: Vec::new(),
+            driver: watch::driver(&host.rtnl, &l.name),
+        }
+    }
+
+    /// What the kernel sent into the interface is what the switch received from it.
+    fn stats(&self) -> PortStats {
+        let link = self.change("statistics", |h, l| h.rtnl.link_by_index(l.index));
+        let mut s = link.map(|l| watch::port_stats(&l, true)).unwrap_or_default();
+        self.shared.counts.add_to(&mut s);
+        s
+    }
+
+    fn change_seq(&self) -> u64 {
+        let mut state = self.state.lock();
+        let _ = self.look(&mut state);
+        state.watch.seq()
+    }
+
+    fn offloads(&self) -> TxOffloads {
+        kernel_offloads()
+    }
+
+    fn set_mac(&self, mac: [u8; 6]) -> Result<(), DeviceError> {
+        self.change("set mac", |h, l| h.rtnl.set_mac(l.index, mac))
+    }
+    fn set_mtu(&self, mtu: u32) -> Result<(), DeviceError> {
+        self.change("set mtu", |h, l| h.rtnl.set_mtu(l.index, mtu))
+    }
+    fn set_admin_up(&self, up: bool) -> Result<(), DeviceError> {
+        self.change("set flags", |h, l| h.rtnl.set_up(l.index, up))
+    }
+    fn set_options(&self, _: &Options) -> Result<Changed, DeviceError> {
+        Ok(Changed::Nothing)
+    }
+
+    /// Removes the interface at once, also while queues still hold its descriptor.
+    fn remove(&self) {
+        if let Err(e) = self.change("delete link", |h, l| h.rtnl.delete(l.index)) {
+            log::debug!("{}: {e}", self.shared.name);
+        }
+    }
+}
+
+struct TapRx {
+    shared: Arc<Shared>,
+    ring: RxRing,
+}
+
+impl RxQueue for TapRx {
+    /// One read a packet: a tap knows no bursts.
+    fn recv(&mut self, out: &mut Batch) -> Result<usize, DeviceError> {
+        let mut n = 0;
+        while !out.is_full() {
+            match self.ring.read(self.shared.fd.as_fd()) {
+                Ok(Some(f)) => match accept(f) {
+                    Some(p) => {
+                        let _ = out.push(p);
+                        n += 1;
+                    }
+                    None => {
+                        self.shared.counts.rx_errors.fetch_add(1, Relaxed);
+                    }
+                },
+                Ok(None) => break,
+                Err(e) if is_quiet(&e) => break,
+                Err(e) => return Err(DeviceError::io("read", e)),
+            }
+        }
+        Ok(n)
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.shared.fd.as_fd())
+    }
+}
+
+struct TapTx {
+    shared: Arc<Shared>,
+}
+
+impl TxQueue for TapTx {
+    fn send(&mut self, batch: &mut Batch) -> Sent {
+        let mut sent = Sent::default();
+        for p in batch.drain() {
+            // An interface that is down refuses with EIO; a full queue cannot happen: the frame is
+            // received within the call.
+            match TxRing::write(self.shared.fd.as_fd(), &vnet::encode(&p), p.data()) {
+                Ok(()) => {
+                    sent.packets += 1;
+                    sent.bytes += p.len() as u64;
+                }
+                Err(_) => sent.dropped += 1,
+            }
+        }
+        if sent.dropped > 0 {
+            self.shared.counts.tx_dropped.fetch_add(sent.dropped.into(), Relaxed);
+        }
+        sent
+    }
+}
+
+/// The tun driver's requests.
+mod sys {
+    #![allow(unsafe_code)]
+    use super::*;
+    use crate::socket::sys::ioctl;
+    use crate::socket::vnet::VNET_LEN;
+
+    const F_CSUM: libc::c_ulong = 0x01;
+    const F_TSO4: libc::c_ulong = 0x02;
+    const F_TSO6: libc::c_ulong = 0x04;
+    const F_TSO_ECN: libc::c_ulong = 0x08;
+    const F_USO: libc::c_ulong = 0x20 | 0x40;
+
+    /// Makes the interface, or takes over one that outlived its maker, with all offloads that the
+    /// kernel offers: what the host sends arrives as the host made it.
+    pub fn create(name: &str) -> io::Result<OwnedFd> {
+        let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let fd = rustix::fs::open("/dev/net/tun", flags, Mode::empty())?;
+        let mut req = request();
+        for (to, from) in req.ifr_name.iter_mut().zip(name.bytes()) {
+            *to = from as libc::c_char;
+        }
+        req.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR) as i16;
+        // SAFETY: TUNSETIFF takes a struct ifreq.
+        unsafe { ioctl(fd.as_fd(), libc::TUNSETIFF, &mut req)? };
+        // SAFETY: TUNSETVNETHDRSZ takes an int.
+        unsafe { ioctl(fd.as_fd(), libc::TUNSETVNETHDRSZ, &mut (VNET_LEN as i32))? };
+        let basic = F_CSUM | F_TSO4 | F_TSO6 | F_TSO_ECN;
+        set_offload(fd.as_fd(), basic | F_USO).or_else(|_| set_offload(fd.as_fd(), basic))?;
+        Ok(fd)
+    }
+
+    fn set_offload(fd: BorrowedFd<'_>, features: libc::c_ulong) -> io::Result<()> {
+        use std::os::fd::AsRawFd;
+        // SAFETY: TUNSETOFFLOAD takes its argument by value.
+        let r = unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETOFFLOAD, features) };
+        if r < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    pub fn current_name(fd: BorrowedFd<'_>) -> io::Result<String> {
+        let mut req = request();
+        // SAFETY: TUNGETIFF takes a struct ifreq.
+        unsafe { ioctl(fd, libc::TUNGETIFF, &mut req)? };
+        let bytes: Vec<u8> = req.ifr_name.iter().map(|&c| c as u8).take_while(|&c| c != 0).collect();
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    pub fn device_namespace(fd: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+        // SAFETY: TUNGETDEVNETNS takes no argument and returns a new descriptor.
+        unsafe {
+            let ns = ioctl(fd, libc::TUNGETDEVNETNS, &mut 0u64)?;
+            Ok(OwnedFd::from_raw_fd(ns))
+        }
+    }
+
+    fn request() -> libc::ifreq {
+        // SAFETY: all-zero bytes are a valid ifreq.
+        unsafe { std::mem::zeroed() }
+    }
+}
