@@ -1,1 +1,24 @@
+//! The userspace datapath: receives packets, finds their flow, runs its program, sends them.
+//!
+//! A [`Dp`] is one datapath; threads own [`Worker`]s and call [`Worker::turn`]. It knows neither
+//! OpenFlow nor any concrete device: devices come as [`fv_netdev::Device`], verdicts from a
+//! [`fv_dpif::UpcallHandler`].
 
+pub mod assign;
+mod dp;
+mod exec;
+mod flow;
+mod hash;
+mod lookup;
+mod parse;
+mod ports;
+mod registry;
+mod shared;
+mod worker;
+
+pub use assign::{Assignment, Policy, QueueDemand, WorkerKind, WorkerSlot, assign};
+pub use dp::{Dp, QueueInfo};
+pub use lookup::CacheUse;
+pub use worker::mailbox::{Ack, Mailbox, Waker};
+pub use worker::stats::{QueueStats, Snapshot, Stat, WorkerStats};
+pub use worker::{TurnResult, Worker, WorkerHandle};

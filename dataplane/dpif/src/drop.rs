@@ -43,6 +43,8 @@ reasons! {
     BadOffload = "datapath_drop_bad_offload",
     /// A header that an action rewrites is not in the packet.
     ActionNoHeader = "datapath_drop_action_no_header",
+    /// An action that this datapath cannot perform, or a program nested too deep.
+    ActionUnsupported = "datapath_drop_action_unsupported",
     /// The switch waits for its flow tables to be restored.
     FlowRestoreWait = "datapath_drop_flow_restore_wait",
 }

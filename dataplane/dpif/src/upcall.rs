@@ -12,6 +12,8 @@ use crate::flow::WorkerId;
 
 /// What to do with a packet that no flow covers.
 #[derive(Clone, Debug)]
+// Short-lived and on the stack: a box would cost each upcall an allocation.
+#[allow(clippy::large_enum_variant)]
 pub enum Verdict {
     /// Run `program` on it; with `install`, also put a flow of that mask.
     Forward {

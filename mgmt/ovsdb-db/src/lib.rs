@@ -4,5 +4,3 @@
 //! thread or reads a clock.
 
 pub mod client;
-pub mod log;
-pub mod server;

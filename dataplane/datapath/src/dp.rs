@@ -1,0 +1,484 @@
+//! [`Dp`]: a datapath by name. Owns ports, flows and the control thread's worker; other workers are
+//! made here and owned by their threads.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fv_core::{Clock, DpPort, Nanos, Ufid};
+use fv_dpif::{
+    Datapath, DpError, DpPortInfo, DpStats, DropReason, FlowDump, FlowPut, FlowStats, Program, UpcallHandler, WorkerId,
+};
+use fv_flow::DpKey;
+use fv_netdev::{Device, PortStats};
+use fv_packet::Packet;
+use parking_lot::Mutex;
+
+use crate::assign::{Policy, QueueDemand, WorkerKind, WorkerSlot, assign};
+use crate::flow::Flow;
+use crate::lookup::CacheUse;
+use crate::ports::{Port, PortQueue, PortTable};
+use crate::shared::Shared;
+use crate::worker::mailbox::{Ack, Mailbox, Msg};
+use crate::worker::rxq::Rxq;
+use crate::worker::stats::{QueueStats, Stat};
+use crate::worker::tx::PortTx;
+use crate::worker::{TurnResult, Worker, WorkerHandle};
+
+/// Packets that may wait to be executed while the control thread's worker is busy.
+const EXECUTE_MAX: usize = 4096;
+
+/// A packet to execute.
+struct Execution {
+    packet: Packet,
+    key: DpKey,
+    program: Program,
+}
+
+/// How receive queues are dealt out.
+#[derive(Clone, Copy, Default)]
+struct Dealing {
+    policy: Policy,
+    isolate: bool,
+}
+
+/// One queue and its worker, for commands.
+#[derive(Clone, Debug)]
+pub struct QueueInfo {
+    pub port: DpPort,
+    pub name: String,
+    pub queue: usize,
+    pub worker: WorkerId,
+    pub pinned: bool,
+    pub stats: Arc<QueueStats>,
+}
+
+pub struct Dp {
+    name: String,
+    kind: String,
+    clock: Clock,
+    ticks: fn() -> u64,
+    shared: Arc<Shared>,
+    ports: Mutex<PortTable>,
+    workers: Mutex<Vec<WorkerHandle>>,
+    dealing: Mutex<Dealing>,
+    cache_use: Mutex<CacheUse>,
+    vlan_limit: Mutex<u8>,
+    main: Mutex<Worker>,
+    main_mailbox: Arc<Mailbox>,
+    executions: Mutex<VecDeque<Execution>>,
+    /// What workers counted that are gone: hit, missed, lost.
+    gone: Mutex<DpStats>,
+}
+
+impl Dp {
+    /// `kind` is the datapath type ("netdev", "dummy"). `ticks` reads a cheap clock for cycle
+    /// accounting and may always return 0.
+    pub fn new(name: &str, kind: &str, clock: Clock, ticks: fn() -> u64) -> Arc<Dp> {
+        let shared = Arc::<Shared>::default();
+        let handle = WorkerHandle {
+            id: WorkerId::MAIN,
+            kind: WorkerKind::Main,
+            numa: None,
+            mailbox: Arc::default(),
+            stats: Arc::default(),
+        };
+        Arc::new(Dp {
+            name: name.into(),
+            kind: kind.into(),
+            clock,
+            ticks,
+            shared: shared.clone(),
+            ports: Mutex::default(),
+            workers: Mutex::new(vec![handle.clone()]),
+            dealing: Mutex::new(Dealing { policy: Policy::default(), isolate: true }),
+            cache_use: Mutex::default(),
+            vlan_limit: Mutex::new(1),
+            main_mailbox: handle.mailbox.clone(),
+            main: Mutex::new(Worker::new(handle, 0, shared, ticks)),
+            executions: Mutex::default(),
+            gone: Mutex::default(),
+        })
+    }
+
+    // Ports.
+
+    /// Opens the device's queues and gives them to workers. The port is usable when this returns on
+    /// the control thread, and on others at their next turn.
+    pub fn add_port(&self, device: Arc<dyn Device>, wanted: Option<DpPort>) -> Result<DpPort, DpError> {
+        let number = {
+            let mut ports = self.ports.lock();
+            let number = ports.choose(device.name(), wanted, self.kind == "dummy")?;
+            let tx = Arc::new(open_tx(number, &*device)?);
+            let rx = open_rx(number, &*device)?;
+            let queue = |q: &Rxq| PortQueue { stats: q.stats.clone(), worker: WorkerId::MAIN, pinned: None };
+            let queues = rx.iter().map(queue).collect();
+            ports.insert(Port { number, device, tx: tx.clone(), queues });
+            for worker in self.workers.lock().iter() {
+                worker.mailbox.send(Msg::AddTx(tx.clone()));
+            }
+            // New queues start with the control thread and move from there to where they belong.
+            for queue in rx {
+                self.main_mailbox.send(Msg::AddQueue(Box::new(queue)));
+            }
+            number
+        };
+        self.deal(|port| port == number);
+        self.poke_main();
+        Ok(number)
+    }
+
+    /// Takes a port away. The device's queues are closed when the returned acknowledgement is done.
+    pub fn del_port(&self, port: DpPort) -> Result<Arc<Ack>, DpError> {
+        let gone = self.ports.lock().remove(port).ok_or(DpError::NoSuchPort)?;
+        let ack = Ack::new();
+        {
+            let workers = self.workers.lock();
+            for worker in workers.iter() {
+                worker.mailbox.send(Msg::DropPort(port, ack.token()));
+            }
+        }
+        drop(gone);
+        self.poke_main();
+        Ok(ack)
+    }
+
+    /// Closes and opens the queues of a port, under the same number, after its device asked for it.
+    /// Waits at most `patience` for workers to let go of the old ones.
+    pub fn reopen_port(&self, port: DpPort, patience: Duration) -> Result<(), DpError> {
+        let device = self.device(port).ok_or(DpError::NoSuchPort)?;
+        self.del_port(port)?.wait(patience);
+        self.add_port(device, Some(port)).map(|_| ())
+    }
+
+    pub fn port_by_name(&self, name: &str) -> Option<DpPort> {
+        self.ports.lock().by_name(name).map(|p| p.number)
+    }
+
+    pub fn device(&self, port: DpPort) -> Option<Arc<dyn Device>> {
+        self.ports.lock().find(port).map(|p| p.device.clone())
+    }
+
+    pub fn port_stats(&self, port: DpPort) -> Option<PortStats> {
+        self.device(port).map(|d| d.stats())
+    }
+
+    // Workers.
+
+    /// A worker for a thread to own. Its receive queues come with [`Dp::deal_all`].
+    pub fn new_worker(&self, id: WorkerId, kind: WorkerKind, numa: Option<i32>) -> Result<Worker, DpError> {
+        let ports = self.ports.lock();
+        let mut workers = self.workers.lock();
+        if workers.iter().any(|w| w.id == id) || kind == WorkerKind::Main {
+            return Err(DpError::Exists);
+        }
+        let handle = WorkerHandle { id, kind, numa, mailbox: Arc::default(), stats: Arc::default() };
+        for port in ports.iter() {
+            handle.mailbox.send(Msg::AddTx(port.tx.clone()));
+        }
+        handle.mailbox.send(Msg::CacheUse(*self.cache_use.lock()));
+        handle.mailbox.send(Msg::VlanLimit(*self.vlan_limit.lock()));
+        handle.mailbox.resync();
+        let index = workers.len();
+        workers.push(handle.clone());
+        Ok(Worker::new(handle, index, self.shared.clone(), self.ticks))
+    }
+
+    /// Takes a worker back whose thread is over; its queues go to others.
+    pub fn remove_worker(&self, worker: Worker) {
+        let handle = worker.handle().clone();
+        self.workers.lock().retain(|w| w.id != handle.id);
+        let queues = worker.into_queues();
+        {
+            let mut gone = self.gone.lock();
+            let was = dp_stats(&handle);
+            gone.hit += was.hit;
+            gone.missed += was.missed;
+            gone.lost += was.lost;
+        }
+        let mut ports = self.ports.lock();
+        for port in ports.iter_mut() {
+            for queue in &mut port.queues {
+                if queue.worker == handle.id {
+                    queue.worker = WorkerId::MAIN;
+                }
+            }
+        }
+        for queue in queues {
+            self.main_mailbox.send(Msg::AddQueue(Box::new(queue)));
+        }
+        drop(ports);
+        self.deal(|_| true);
+        self.poke_main();
+    }
+
+    pub fn set_policy(&self, policy: Policy, isolate: bool) {
+        *self.dealing.lock() = Dealing { policy, isolate };
+    }
+
+    /// `pmd-rxq-affinity`: the core for some of a port's queues.
+    pub fn pin_queues(&self, port: DpPort, cores: &[(usize, WorkerId)]) -> Result<(), DpError> {
+        let mut ports = self.ports.lock();
+        let port = ports.find_mut(port).ok_or(DpError::NoSuchPort)?;
+        for (q, queue) in port.queues.iter_mut().enumerate() {
+            queue.pinned = cores.iter().find(|(n, _)| *n == q).map(|(_, core)| *core);
+        }
+        Ok(())
+    }
+
+    /// Deals out all receive queues anew; those that stay where they are lose nothing.
+    pub fn deal_all(&self) -> Arc<Ack> {
+        let ack = self.deal(|_| true);
+        self.poke_main();
+        ack
+    }
+
+    /// Deals out the queues of some ports.
+    fn deal(&self, which: impl Fn(DpPort) -> bool) -> Arc<Ack> {
+        let ack = Ack::new();
+        let mut ports = self.ports.lock();
+        let workers = self.workers.lock();
+        let dealing = *self.dealing.lock();
+        let demand = |port: &Port| -> Vec<QueueDemand> {
+            let one = |(queue, q): (usize, &PortQueue)| QueueDemand {
+                port: port.number,
+                queue,
+                polling: port.polling(),
+                numa: port.device.numa_id(),
+                cycles: q.stats.ticks(),
+                pinned: q.pinned,
+            };
+            port.queues.iter().enumerate().map(one).collect()
+        };
+        let queues: Vec<QueueDemand> = ports.iter().flat_map(demand).collect();
+        let slot = |w: &WorkerHandle| WorkerSlot { id: w.id, kind: w.kind, numa: w.numa };
+        let slots: Vec<WorkerSlot> = workers.iter().map(slot).collect();
+        for a in assign(&queues, &slots, dealing.policy, dealing.isolate) {
+            let Some(queue) = ports.find_mut(a.port).and_then(|p| p.queues.get_mut(a.queue)) else { continue };
+            if !which(a.port) || queue.worker == a.worker {
+                continue;
+            }
+            let find = |id| workers.iter().find(|w| w.id == id).map(|w| w.mailbox.clone());
+            if let (Some(from), Some(to)) = (find(queue.worker), find(a.worker)) {
+                from.send(Msg::MoveQueue { port: a.port, queue: a.queue, to, token: ack.token() });
+                queue.worker = a.worker;
+            }
+        }
+        ack
+    }
+
+    /// Workers, the control thread's first.
+    pub fn workers(&self) -> Vec<WorkerHandle> {
+        self.workers.lock().clone()
+    }
+
+    /// Every receive queue with its worker, by port and number.
+    pub fn queues(&self) -> Vec<QueueInfo> {
+        let ports = self.ports.lock();
+        let info = |port: &Port| -> Vec<QueueInfo> {
+            let one = |(queue, q): (usize, &PortQueue)| QueueInfo {
+                port: port.number,
+                name: port.device.name().into(),
+                queue,
+                worker: q.worker,
+                pinned: q.pinned.is_some(),
+                stats: q.stats.clone(),
+            };
+            port.queues.iter().enumerate().map(one).collect()
+        };
+        ports.iter().flat_map(info).collect()
+    }
+
+    /// How lookups use the tag cache, on every worker.
+    pub fn set_cache_use(&self, cache_use: CacheUse) {
+        let workers = self.workers.lock();
+        *self.cache_use.lock() = cache_use;
+        for worker in workers.iter() {
+            worker.mailbox.send(Msg::CacheUse(cache_use));
+        }
+    }
+
+    /// Tags that keys look at: `other_config:vlan-limit`.
+    pub fn set_vlan_limit(&self, limit: u8) {
+        let workers = self.workers.lock();
+        *self.vlan_limit.lock() = limit;
+        for worker in workers.iter() {
+            worker.mailbox.send(Msg::VlanLimit(limit));
+        }
+    }
+
+    // The control thread's worker.
+
+    /// One turn of worker MAIN. Does nothing if another thread, or this one further up, is in it.
+    pub fn turn_main(&self, now: Nanos, budget: usize) -> TurnResult {
+        let Some(mut main) = self.main.try_lock() else { return TurnResult::default() };
+        let result = main.turn(now, budget);
+        drop(main);
+        self.run_executions();
+        result
+    }
+
+    /// Lets `f` look at worker MAIN, unless it is busy: what its sleep depends on.
+    pub fn with_main<T>(&self, f: impl FnOnce(&Worker) -> T) -> Option<T> {
+        self.main.try_lock().map(|main| f(&main))
+    }
+
+    /// Has MAIN take its messages now, unless it is busy and will see them anyway.
+    fn poke_main(&self) {
+        if let Some(mut main) = self.main.try_lock() {
+            main.take_messages(self.clock.now());
+        }
+        self.run_executions();
+    }
+
+    /// Executes what waits. Whoever holds the worker does it for all: an upcall that executes
+    /// packets from inside a turn leaves them to that turn's thread.
+    fn run_executions(&self) {
+        while !self.executions.lock().is_empty() {
+            let Some(mut main) = self.main.try_lock() else { return };
+            while let Some(e) = self.pop_execution() {
+                main.execute(self.clock.now(), e.packet, &e.key, &e.program);
+            }
+            // Those that come in before the lock is given up are seen by the outer loop.
+        }
+    }
+
+    fn pop_execution(&self) -> Option<Execution> {
+        self.executions.lock().pop_front()
+    }
+
+    // Flows.
+
+    fn tell(&self, worker: Option<WorkerId>, f: impl Fn(&Mailbox)) {
+        for handle in self.workers.lock().iter() {
+            if worker.is_none() || worker == Some(handle.id) {
+                f(&handle.mailbox);
+            }
+        }
+    }
+}
+
+fn open_rx(port: DpPort, device: &dyn Device) -> Result<Vec<Rxq>, DpError> {
+    let open = |q| match device.open_rxq(q) {
+        Ok(rx) => Ok(Rxq::new(port, q, rx, Arc::default())),
+        Err(error) => Err(DpError::Other(error.to_string())),
+    };
+    (0..device.n_rxq()).map(open).collect()
+}
+
+fn open_tx(port: DpPort, device: &dyn Device) -> Result<PortTx, DpError> {
+    let open = |q| device.open_txq(q).map_err(|error| DpError::Other(error.to_string()));
+    let queues = (0..device.n_txq()).map(open).collect::<Result<Vec<_>, _>>()?;
+    Ok(PortTx::new(port, device.offloads(), queues))
+}
+
+fn dp_stats(worker: &WorkerHandle) -> DpStats {
+    let s = worker.stats.snapshot();
+    DpStats {
+        hit: s.value(Stat::CacheHit) + s.value(Stat::SubtableHit),
+        missed: s.value(Stat::Missed),
+        lost: s.value(Stat::Lost),
+        flows: 0,
+    }
+}
+
+impl Datapath for Dp {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn kind(&self) -> &str {
+        &self.kind
+    }
+
+    fn set_upcall_handler(&self, handler: Option<Arc<dyn UpcallHandler>>) {
+        self.shared.set_handler(handler);
+    }
+
+    fn ports(&self) -> Vec<DpPortInfo> {
+        self.ports.lock().iter().map(Port::info).collect()
+    }
+
+    fn flow_put(&self, put: FlowPut) -> Result<Option<FlowStats>, DpError> {
+        let flow = Flow::new(&put.key, &put.mask, put.ufid, put.program.clone(), put.worker);
+        let there = match self.shared.registry.find(flow.ufid) {
+            Some(there) => Some(there),
+            None => self.shared.registry.find_megaflow(flow.megaflow),
+        };
+        if let Some(there) = there {
+            return self.change(&there, put);
+        }
+        if !put.create {
+            return Err(DpError::NotFound);
+        }
+        match self.shared.registry.insert(flow.clone()) {
+            Ok(()) => {
+                self.tell(put.worker, |mailbox| mailbox.add_flow(&flow));
+                self.poke_main();
+                Ok(None)
+            }
+            // Another thread was faster.
+            Err(there) => self.change(&there, put),
+        }
+    }
+
+    fn flow_del(&self, ufid: Ufid) -> Result<FlowStats, DpError> {
+        let flow = self.shared.registry.remove(ufid).ok_or(DpError::NotFound)?;
+        self.tell(None, |mailbox| mailbox.remove_flow(&flow));
+        Ok(flow.stats())
+    }
+
+    fn flow_get(&self, ufid: Ufid) -> Option<FlowDump> {
+        self.shared.registry.find(ufid).map(|flow| flow.dump())
+    }
+
+    fn flow_dump(&self, f: &mut dyn FnMut(FlowDump) -> bool) {
+        self.shared.registry.each(|flow| f(flow.dump()));
+    }
+
+    fn flow_flush(&self) {
+        self.shared.registry.each(|flow| {
+            self.shared.registry.remove(flow.ufid);
+            true
+        });
+        self.tell(None, Mailbox::sweep);
+    }
+
+    fn flow_count(&self) -> usize {
+        self.shared.registry.len()
+    }
+
+    fn execute(&self, packet: Packet, key: &DpKey, program: &Program) {
+        {
+            let mut executions = self.executions.lock();
+            if executions.len() == EXECUTE_MAX {
+                return DropReason::UpcallQueueFull.count(1);
+            }
+            executions.push_back(Execution { packet, key: *key, program: program.clone() });
+        }
+        self.run_executions();
+    }
+
+    fn stats(&self) -> DpStats {
+        let mut sum = *self.gone.lock();
+        for worker in self.workers.lock().iter() {
+            let s = dp_stats(worker);
+            sum.hit += s.hit;
+            sum.missed += s.missed;
+            sum.lost += s.lost;
+        }
+        sum.flows = self.flow_count() as u64;
+        sum
+    }
+}
+
+impl Dp {
+    fn change(&self, there: &Flow, put: FlowPut) -> Result<Option<FlowStats>, DpError> {
+        if !put.modify {
+            return Err(if put.create { DpError::Exists } else { DpError::Invalid });
+        }
+        let before = there.stats();
+        there.set_program(put.program);
+        Ok(Some(before))
+    }
+}

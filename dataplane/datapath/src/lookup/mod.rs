@@ -1,0 +1,313 @@
+//! One worker's view of the flows: a slab of entries, found through the tag cache or the
+//! classifier of the packet's ingress port.
+//!
+//! Whatever path finds an entry, the entry's own masked key decides whether it matches, and the
+//! flow's state word whether it still exists.
+
+mod cache;
+pub mod dpcls;
+mod line;
+
+use std::sync::Arc;
+
+use fv_core::Nanos;
+use fv_dpif::WorkerId;
+use fv_flow::DpKey;
+use fv_flow::key::DP_WORDS;
+use hashbrown::HashMap;
+
+use self::cache::Cache;
+use self::dpcls::{Classifier, Mask};
+use crate::exec::Code;
+use crate::flow::{Flow, SlotRef};
+use crate::hash::{Block, BlockHash, block, blocks_of, each_block};
+
+/// Subtables are put in the order of their use this often.
+const RANK_INTERVAL: Nanos = Nanos::from_secs(1);
+
+/// A packet's key with what lookups need beside it.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Probe {
+    pub key: DpKey,
+    /// Blocks that are not all zero.
+    pub blocks: u8,
+    /// Hash of the key without the fields that change from packet to packet of a connection.
+    pub hash: u64,
+}
+
+impl Default for Probe {
+    fn default() -> Probe {
+        Probe { key: DpKey::default(), blocks: 1, hash: 0 }
+    }
+}
+
+/// Leaves dp_hash, TCP flags, TOS and TTL out of the cache's hash.
+const STEADY: Block = {
+    use fv_flow::key::Base;
+    use std::mem::offset_of;
+    let volatile = [
+        (offset_of!(Base, dp_hash), 4),
+        (offset_of!(Base, tcp_flags), 2),
+        (offset_of!(Base, nw_tos), 1),
+        (offset_of!(Base, nw_ttl), 1),
+    ];
+    let mut bytes = [[255u8; 8]; 8];
+    let mut i = 0;
+    while i < volatile.len() {
+        let mut j = 0;
+        while j < volatile[i].1 {
+            let at = volatile[i].0 + j;
+            bytes[at / 8][at % 8] = 0;
+            j += 1;
+        }
+        i += 1;
+    }
+    let mut words = [0; 8];
+    let mut i = 0;
+    while i < 8 {
+        words[i] = u64::from_ne_bytes(bytes[i]);
+        i += 1;
+    }
+    words
+};
+const EVERY: Block = [u64::MAX; 8];
+
+impl Probe {
+    /// Fills in what follows from the key.
+    #[inline]
+    pub fn finish(&mut self) {
+        let words = self.key.words();
+        let secrets = BlockHash::process();
+        self.blocks = blocks_of(words);
+        let mut h = secrets.add(0, 0, block(words, 0), &STEADY);
+        each_block(self.blocks & !1, |i| h = secrets.add(h, i, block(words, i), &EVERY));
+        self.hash = h;
+    }
+}
+
+/// What a worker keeps of a flow.
+pub struct Entry {
+    mask: Arc<Mask>,
+    pub flow: Arc<Flow>,
+    /// The flow's program as of `version`.
+    pub code: Arc<Code>,
+    version: u32,
+    pub slot: SlotRef,
+    /// Scratch of the batch that is being grouped: its number, and the group in it.
+    pub batch: u64,
+    pub group: u8,
+}
+
+impl Entry {
+    /// Alive and matching.
+    #[inline]
+    fn matches(&self, key: &[u64; DP_WORDS]) -> bool {
+        self.mask.matches(key, self.flow.masked.words()) && !self.flow.is_dead()
+    }
+
+    /// Takes over a changed program.
+    #[inline]
+    pub fn refresh(&mut self) {
+        if let Some(version) = self.flow.version()
+            && version != self.version
+        {
+            self.code = self.flow.code();
+            self.version = version;
+        }
+    }
+}
+
+/// How a lookup ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Found {
+    /// By the tag cache.
+    Cache(u32),
+    /// By the classifier, after so many subtables.
+    Subtable(u32, u32),
+    Miss(u32),
+}
+
+impl Found {
+    pub fn index(self) -> Option<u32> {
+        match self {
+            Found::Cache(i) | Found::Subtable(i, _) => Some(i),
+            Found::Miss(_) => None,
+        }
+    }
+}
+
+/// When the tag cache is asked and filled.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum CacheUse {
+    /// Where it pays: a port with more than one subtable.
+    #[default]
+    Adaptive,
+    /// One in so many lookups that failed in it is remembered; 0 switches it off.
+    Inverse(u32),
+}
+
+/// One worker's flows.
+#[derive(Default)]
+pub struct Table {
+    slab: Vec<Option<Box<Entry>>>,
+    free: Vec<u32>,
+    cache: Cache,
+    cache_use: CacheUse,
+    classifiers: HashMap<u32, Classifier, foldhash::fast::RandomState>,
+    ranked: Nanos,
+    /// State of the generator that thins out insertions.
+    random: u64,
+    /// Where the search for dead flows goes on; None: no search under way.
+    sweep: Option<usize>,
+}
+
+impl Table {
+    pub fn set_cache_use(&mut self, cache_use: CacheUse) {
+        self.cache_use = cache_use;
+        self.cache.clear();
+    }
+
+    #[inline]
+    pub fn entry(&self, index: u32) -> Option<&Entry> {
+        self.slab.get(index as usize)?.as_deref()
+    }
+
+    #[inline]
+    pub fn entry_mut(&mut self, index: u32) -> Option<&mut Entry> {
+        self.slab.get_mut(index as usize)?.as_deref_mut()
+    }
+
+    pub fn len(&self) -> usize {
+        self.slab.len() - self.free.len()
+    }
+
+    /// Reads: probe. Writes: the cache, hit counts. Next: grouping.
+    #[inline]
+    pub fn lookup(&mut self, probe: &Probe) -> Found {
+        let words = probe.key.words();
+        let Some(classifier) = self.classifiers.get_mut(&probe.key.base.in_port) else { return Found::Miss(0) };
+        let slab = &self.slab;
+        let entry = |index: u32| slab.get(index as usize).and_then(|e| e.as_deref());
+        let ask = match self.cache_use {
+            CacheUse::Adaptive => classifier.subtables().len() > 1,
+            CacheUse::Inverse(n) => n != 0,
+        };
+        if ask && let Some(index) = self.cache.find(probe.hash, |i| entry(i).is_some_and(|e| e.matches(words))) {
+            return Found::Cache(index);
+        }
+        let check = |i: u32, mask: &Mask| {
+            entry(i).is_some_and(|e| mask.matches(words, e.flow.masked.words()) && !e.flow.is_dead())
+        };
+        let (found, tried) = classifier.find(words, check);
+        let Some(index) = found else { return Found::Miss(tried) };
+        if ask && self.dice() {
+            let slab = &self.slab;
+            self.cache.insert(probe.hash, index, |i| {
+                slab.get(i as usize).and_then(|e| e.as_deref()).is_some_and(|e| !e.flow.is_dead())
+            });
+        }
+        Found::Subtable(index, tried)
+    }
+
+    fn dice(&mut self) -> bool {
+        let CacheUse::Inverse(n) = self.cache_use else { return true };
+        self.random = self.random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        n <= 1 || ((self.random >> 33) as u32).is_multiple_of(n)
+    }
+
+    /// Makes a flow findable, in place of a dead one with the same mask and masked key.
+    pub fn insert(&mut self, flow: &Arc<Flow>, worker: WorkerId) -> u32 {
+        let (masked, mask) = (flow.masked.words(), &flow.mask);
+        let slab = &self.slab;
+        let same = |i: u32| {
+            let e: Option<&Entry> = slab.get(i as usize).and_then(|e| e.as_deref());
+            e.is_some_and(|e| e.flow.masked == flow.masked)
+        };
+        let classifier = self.classifiers.entry(flow.key.base.in_port).or_default();
+        if let Some(index) = classifier.exact(mask, masked, same) {
+            match self.entry(index) {
+                Some(e) if Arc::ptr_eq(&e.flow, flow) => return index,
+                _ => self.take_out(index),
+            };
+        }
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slab.push(None);
+            (self.slab.len() - 1) as u32
+        });
+        let slab = &self.slab;
+        let key_of = |i: u32| match slab.get(i as usize) {
+            Some(Some(e)) => e.flow.masked.words(),
+            _ => masked,
+        };
+        let classifier = self.classifiers.entry(flow.key.base.in_port).or_default();
+        let mask = classifier.insert(mask, masked, index, key_of);
+        self.slab[index as usize] = Some(Box::new(Entry {
+            mask,
+            flow: flow.clone(),
+            code: flow.code(),
+            version: flow.version().unwrap_or(u32::MAX),
+            slot: flow.slot_of(worker),
+            batch: 0,
+            group: 0,
+        }));
+        self.cache.maybe_grow(self.slab.len());
+        index
+    }
+
+    /// Forgets a flow, if it is here.
+    pub fn remove(&mut self, flow: &Arc<Flow>) {
+        let Some(classifier) = self.classifiers.get(&flow.key.base.in_port) else { return };
+        let slab = &self.slab;
+        let same = |i: u32| {
+            let e: Option<&Entry> = slab.get(i as usize).and_then(|e| e.as_deref());
+            e.is_some_and(|e| Arc::ptr_eq(&e.flow, flow))
+        };
+        if let Some(index) = classifier.exact(&flow.mask, flow.masked.words(), same) {
+            self.take_out(index);
+        }
+    }
+
+    fn take_out(&mut self, index: u32) {
+        let Some(entry) = self.slab.get_mut(index as usize).and_then(Option::take) else { return };
+        self.free.push(index);
+        let flow = &entry.flow;
+        let port = flow.key.base.in_port;
+        let Some(classifier) = self.classifiers.get_mut(&port) else { return };
+        classifier.remove(&flow.mask, flow.masked.words(), index);
+        if classifier.subtables().len() == 0 {
+            self.classifiers.remove(&port);
+        }
+    }
+
+    /// Starts a search for dead flows through the whole table.
+    pub fn start_sweep(&mut self) {
+        self.sweep = Some(0);
+    }
+
+    /// Housekeeping between batches: ranking, and at most `budget` entries of a sweep. Says whether
+    /// a sweep has entries left.
+    pub fn tick(&mut self, now: Nanos, budget: usize) -> bool {
+        if now.saturating_sub(self.ranked) >= RANK_INTERVAL {
+            self.ranked = now;
+            self.classifiers.values_mut().for_each(Classifier::rank);
+        }
+        let Some(from) = self.sweep else { return false };
+        let to = (from + budget).min(self.slab.len());
+        for index in from..to {
+            if self.slab[index].as_ref().is_some_and(|e| e.flow.is_dead()) {
+                self.take_out(index as u32);
+            }
+        }
+        self.sweep = (to < self.slab.len()).then_some(to);
+        self.sweep.is_some()
+    }
+
+    /// Subtables, over all ports.
+    pub fn subtables(&self) -> usize {
+        self.classifiers.values().map(|c| c.subtables().len()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,32 @@
+//! What all workers of a datapath see.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use fv_dpif::UpcallHandler;
+use parking_lot::RwLock;
+
+use crate::registry::Registry;
+
+#[derive(Default)]
+pub struct Shared {
+    pub registry: Registry,
+    handler: RwLock<Option<Arc<dyn UpcallHandler>>>,
+    /// Moves with each change of the handler, so that workers look at the lock only then.
+    handler_seq: AtomicU32,
+}
+
+impl Shared {
+    pub fn set_handler(&self, handler: Option<Arc<dyn UpcallHandler>>) {
+        *self.handler.write() = handler;
+        self.handler_seq.fetch_add(1, Ordering::Release);
+    }
+
+    pub fn handler_seq(&self) -> u32 {
+        self.handler_seq.load(Ordering::Acquire)
+    }
+
+    pub fn handler(&self) -> Option<Arc<dyn UpcallHandler>> {
+        self.handler.read().clone()
+    }
+}

@@ -1,0 +1,320 @@
+//! A worker: receive queues, its view of the flows, transmit buffers, and the turn that moves
+//! packets between them. The same for poll workers, event workers and the control thread.
+
+pub mod mailbox;
+mod miss;
+mod process;
+pub mod rxq;
+pub mod stats;
+pub mod tx;
+pub mod work;
+
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use fv_core::{DpPort, Nanos};
+use fv_dpif::{DropReason, Program, WorkerId};
+use fv_flow::DpKey;
+use fv_packet::{Batch, Packet};
+
+use self::mailbox::{Mail, Mailbox, Msg};
+use self::process::Scratch;
+use self::rxq::Rxq;
+use self::stats::{Stat, WorkerStats};
+use self::tx::TxPorts;
+use self::work::WorkList;
+use crate::assign::WorkerKind;
+use crate::exec::Env;
+use crate::lookup::Table;
+use crate::parse;
+use crate::shared::Shared;
+
+/// Shorter frames are dropped on receipt: they have no Ethernet header.
+const FRAME_MIN: usize = 14;
+/// Entries of the flow table that one turn looks at while it searches for dead flows.
+const SWEEP_PER_TURN: usize = 256;
+
+/// What control knows of a worker. Cloning shares it.
+#[derive(Clone)]
+pub struct WorkerHandle {
+    pub id: WorkerId,
+    pub kind: WorkerKind,
+    pub numa: Option<i32>,
+    pub mailbox: Arc<Mailbox>,
+    pub stats: Arc<WorkerStats>,
+}
+
+/// What a turn did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TurnResult {
+    /// Packets received.
+    pub packets: usize,
+    /// Messages taken.
+    pub messages: usize,
+    /// There is more to do without any new packet: do not sleep.
+    pub more: bool,
+}
+
+impl TurnResult {
+    /// Anything happened, or more would.
+    pub fn busy(&self) -> bool {
+        self.packets > 0 || self.messages > 0 || self.more
+    }
+}
+
+/// Owned by one thread, which calls [`Worker::turn`].
+pub struct Worker {
+    handle: WorkerHandle,
+    shared: Arc<Shared>,
+    handler_seq: Option<u32>,
+    /// Reused for each exchange with the mailbox.
+    mail: Mail,
+    table: Table,
+    queues: Vec<Rxq>,
+    /// Moves whenever the set of queues changes.
+    queues_seq: u64,
+    env: Env,
+    scratch: Box<Scratch>,
+    /// Reads a cheap clock for cycle accounting; any unit.
+    ticks: fn() -> u64,
+}
+
+impl Worker {
+    /// `index` chooses its transmit queues; `ticks` may always return 0.
+    pub(crate) fn new(handle: WorkerHandle, index: usize, shared: Arc<Shared>, ticks: fn() -> u64) -> Worker {
+        let env = Env {
+            worker: handle.id,
+            now: Nanos::ZERO,
+            handler: None,
+            tx: TxPorts::new(index),
+            work: WorkList::default(),
+            stats: handle.stats.clone(),
+            vlan_limit: 1,
+            random: 0x9e37_79b9 ^ index as u64,
+        };
+        Worker {
+            handle,
+            shared,
+            handler_seq: None,
+            mail: Mail::default(),
+            table: Table::default(),
+            queues: Vec::new(),
+            queues_seq: 0,
+            env,
+            scratch: Box::default(),
+            ticks,
+        }
+    }
+
+    /// Reads: messages, receive queues. Writes: all of the worker's, devices.
+    /// Goes round the queues, a burst of each, until all are empty or `budget` packets have come,
+    /// then sends what is buffered.
+    pub fn turn(&mut self, now: Nanos, budget: usize) -> TurnResult {
+        let start = (self.ticks)();
+        let mut result = self.begin(now);
+        for queue in &mut self.queues {
+            queue.tokens = rxq::MISSES_PER_TURN;
+        }
+        loop {
+            let got: usize = (0..self.queues.len()).map(|q| self.poll(q)).sum();
+            result.packets += got;
+            if got == 0 || result.packets >= budget {
+                break;
+            }
+        }
+        result.more |= self.env.tx.flush(&self.env.stats);
+        result.more |= self.queues.iter().any(|q| !q.waiting.is_empty());
+        let idle = result.packets == 0;
+        self.env.stats.add(if idle { Stat::IdleTurns } else { Stat::BusyTurns }, 1);
+        let spent = (self.ticks)().wrapping_sub(start);
+        self.env.stats.add(if idle { Stat::IdleTicks } else { Stat::BusyTicks }, spent);
+        result
+    }
+
+    /// Messages and housekeeping: what precedes packets.
+    fn begin(&mut self, now: Nanos) -> TurnResult {
+        self.env.now = now;
+        let mut result = TurnResult::default();
+        if self.handle.mailbox.pending() {
+            result.messages = self.take_mail();
+            // A sender held the mailbox.
+            result.more = self.handle.mailbox.pending();
+        }
+        let seq = self.shared.handler_seq();
+        if self.handler_seq != Some(seq) {
+            self.handler_seq = Some(seq);
+            self.env.handler = self.shared.handler();
+        }
+        result.more |= self.table.tick(now, SWEEP_PER_TURN);
+        result
+    }
+
+    /// One burst of one queue.
+    fn poll(&mut self, q: usize) -> usize {
+        if !self.queues[q].waiting.is_empty() {
+            self.serve_waiting(q);
+        }
+        let mut batch = Batch::new();
+        let queue = &mut self.queues[q];
+        if queue.broken {
+            return 0;
+        }
+        if let Err(error) = queue.rx.recv(&mut batch) {
+            log::warn!(target: "dpif_netdev", "port {} queue {}: {error}", queue.port, queue.queue);
+            queue.broken = true;
+        }
+        let got = batch.len();
+        if got == 0 {
+            return 0;
+        }
+        let start = (self.ticks)();
+        let port = queue.port;
+        self.env.stats.add(Stat::Received, got as u64);
+        let mut n = 0;
+        for mut packet in batch.drain() {
+            if packet.len() < FRAME_MIN {
+                self.env.drop(packet, DropReason::RxInvalidPacket);
+                continue;
+            }
+            packet.meta_mut().in_port = port.0;
+            self.scratch.load(n, packet, self.env.vlan_limit);
+            n += 1;
+        }
+        self.process(n, 0, Some(q));
+        self.finish_work(Some(q));
+        if let Some(queue) = self.queues.get(q) {
+            queue.stats.add(got as u64, (self.ticks)().wrapping_sub(start));
+        }
+        got
+    }
+
+    /// Runs `program` on a packet that the control plane made or kept; its metadata comes from `key`.
+    pub fn execute(&mut self, now: Nanos, mut packet: Packet, key: &DpKey, program: &Program) {
+        self.begin(now);
+        set_metadata(&mut packet, key);
+        parse::extract(&mut packet, self.env.vlan_limit);
+        self.env.stats.add(Stat::Executed, 1);
+        self.env.run_program(packet, program, 0);
+        self.finish_work(None);
+        self.env.tx.flush(&self.env.stats);
+    }
+
+    /// Takes messages without receiving packets.
+    pub fn take_messages(&mut self, now: Nanos) {
+        self.begin(now);
+    }
+
+    fn take_mail(&mut self) -> usize {
+        let mut mail = std::mem::take(&mut self.mail);
+        if !self.handle.mailbox.take(&mut mail) {
+            self.mail = mail;
+            return 0;
+        }
+        let n = mail.len();
+        for flow in mail.removed.drain(..) {
+            self.table.remove(&flow);
+        }
+        for flow in mail.added.drain(..) {
+            self.learn(&flow);
+        }
+        for msg in mail.messages.drain(..) {
+            self.message(msg);
+        }
+        if std::mem::take(&mut mail.sweep) {
+            self.table.start_sweep();
+        }
+        if std::mem::take(&mut mail.resync) {
+            let shared = self.shared.clone();
+            shared.registry.each(|flow| {
+                if flow.everywhere || flow.worker == self.handle.id {
+                    self.learn(flow);
+                }
+                true
+            });
+        }
+        self.mail = mail;
+        n
+    }
+
+    fn message(&mut self, msg: Msg) {
+        match msg {
+            Msg::AddQueue(queue) => {
+                self.queues.push(*queue);
+                self.queues_seq += 1;
+            }
+            Msg::AddTx(tx) => self.env.tx.add(tx),
+            Msg::DropPort(port, _token) => {
+                self.env.tx.remove(port, &self.env.stats);
+                while let Some(at) = self.queues.iter().position(|q| q.port == port) {
+                    self.close_queue(at);
+                }
+            }
+            Msg::MoveQueue { port, queue, to, token: _token } => {
+                if let Some(at) = self.queues.iter().position(|q| q.port == port && q.queue == queue) {
+                    self.queues_seq += 1;
+                    to.send(Msg::AddQueue(Box::new(self.queues.remove(at))));
+                }
+            }
+            Msg::CacheUse(cache_use) => self.table.set_cache_use(cache_use),
+            Msg::VlanLimit(limit) => self.env.vlan_limit = limit,
+            Msg::Barrier(_token) => {}
+        }
+    }
+
+    fn close_queue(&mut self, at: usize) {
+        let mut queue = self.queues.remove(at);
+        self.queues_seq += 1;
+        for waiting in queue.waiting.drain(..) {
+            self.env.drop(waiting.packet, DropReason::UpcallQueueFull);
+        }
+    }
+
+    /// Takes all queues out, when the worker's thread is over.
+    pub(crate) fn into_queues(mut self) -> Vec<Rxq> {
+        self.take_messages(self.env.now);
+        std::mem::take(&mut self.queues)
+    }
+
+    pub fn handle(&self) -> &WorkerHandle {
+        &self.handle
+    }
+
+    pub fn id(&self) -> WorkerId {
+        self.handle.id
+    }
+
+    /// What an event worker sleeps on, besides its waker.
+    pub fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.queues.iter().filter(|q| !q.broken).filter_map(|q| q.rx.fd())
+    }
+
+    /// Differs from an earlier value if [`Worker::fds`] may differ.
+    pub fn queues_seq(&self) -> u64 {
+        self.queues_seq
+    }
+
+    /// Port and number of each queue that is polled here.
+    pub fn queues(&self) -> impl Iterator<Item = (DpPort, usize)> + '_ {
+        self.queues.iter().map(|q| (q.port, q.queue))
+    }
+
+    /// Flows and subtables in the worker's structures.
+    pub fn table_size(&self) -> (usize, usize) {
+        (self.table.len(), self.table.subtables())
+    }
+}
+
+/// What a key knows of a packet beyond its bytes.
+fn set_metadata(packet: &mut Packet, key: &DpKey) {
+    let meta = packet.meta_mut();
+    meta.in_port = key.base.in_port;
+    meta.recirc_id = key.base.recirc_id;
+    meta.dp_hash = key.base.dp_hash;
+    meta.pkt_mark = key.base.pkt_mark;
+    meta.skb_priority = key.misc.skb_priority;
+    meta.packet_type = key.misc.packet_type;
+    meta.ct_state = key.base.ct_state.into();
+    meta.ct_zone = key.base.ct_zone;
+    meta.ct_mark = key.base.ct_mark;
+    meta.ct_label = u128::from_be_bytes(key.ct.label);
+}

@@ -1,0 +1,52 @@
+//! A receive queue as its worker holds it, with the misses that wait for their verdict.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use fv_core::DpPort;
+use fv_netdev::RxQueue;
+use fv_packet::Packet;
+
+use super::stats::QueueStats;
+use crate::lookup::Probe;
+
+/// Misses that are served at once in a turn, per queue; more wait.
+pub const MISSES_PER_TURN: u32 = 64;
+/// Misses that may wait, per queue.
+pub const WAITING_MAX: usize = 512;
+
+/// A miss that waits. Its key is as it was when it missed.
+pub struct Waiting {
+    pub packet: Packet,
+    pub probe: Probe,
+    pub depth: u8,
+}
+
+pub struct Rxq {
+    pub port: DpPort,
+    pub queue: usize,
+    pub rx: Box<dyn RxQueue>,
+    pub stats: Arc<QueueStats>,
+    /// In the order of arrival.
+    pub waiting: VecDeque<Waiting>,
+    /// Misses that may still be served in this turn.
+    pub tokens: u32,
+    /// Failed for good: not polled again until its port is opened anew.
+    pub broken: bool,
+}
+
+impl Rxq {
+    pub fn new(port: DpPort, queue: usize, rx: Box<dyn RxQueue>, stats: Arc<QueueStats>) -> Rxq {
+        Rxq { port, queue, rx, stats, waiting: VecDeque::new(), tokens: 0, broken: false }
+    }
+
+    /// Takes out the waiting misses that `matches`, in order.
+    pub fn take_waiting(&mut self, mut matches: impl FnMut(&Probe) -> bool) -> Vec<Waiting> {
+        if !self.waiting.iter().any(|w| matches(&w.probe)) {
+            return Vec::new();
+        }
+        let (out, rest) = self.waiting.drain(..).partition::<VecDeque<_>, _>(|w| matches(&w.probe));
+        self.waiting = rest;
+        out.into()
+    }
+}

@@ -1,0 +1,136 @@
+//! What a worker counts: single writer, any reader.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crossbeam_utils::CachePadded;
+
+macro_rules! stats {
+    ($($(#[$m:meta])* $id:ident),* $(,)?) => {
+        /// One of a worker's counters.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        #[repr(usize)]
+        pub enum Stat { $($(#[$m])* $id),* }
+        impl Stat {
+            pub const ALL: &'static [Stat] = &[$(Stat::$id),*];
+        }
+    };
+}
+
+stats! {
+    /// Packets that receive queues delivered.
+    Received,
+    /// Packets that came in by `execute`.
+    Executed,
+    /// Packets sent through the datapath again.
+    Recirculated,
+    /// Lookups that the tag cache answered.
+    CacheHit,
+    /// Lookups that a subtable answered.
+    SubtableHit,
+    /// Subtables searched for those.
+    SubtableLookups,
+    /// Lookups without a flow.
+    Missed,
+    /// Misses that ended without a verdict to forward.
+    Lost,
+    /// Misses that had to wait.
+    Deferred,
+    /// Packets that devices took.
+    Sent,
+    SentBytes,
+    /// Calls that took them.
+    SendBatches,
+    /// Packets dropped, whatever the reason.
+    Dropped,
+    /// Packets made: copies and segments.
+    Copied,
+    /// Packets handed to the control plane for good.
+    Punted,
+    /// Packets whose program ended without a consuming last action.
+    Ended,
+    /// Turns without and with packets, and clock ticks in them.
+    IdleTurns,
+    BusyTurns,
+    IdleTicks,
+    BusyTicks,
+    /// Ticks spent in upcalls.
+    UpcallTicks,
+}
+
+const N: usize = Stat::ALL.len();
+
+/// A worker's counters.
+#[derive(Default, Debug)]
+pub struct WorkerStats {
+    counts: CachePadded<[AtomicU64; N]>,
+}
+
+impl WorkerStats {
+    #[inline]
+    pub fn add(&self, stat: Stat, n: u64) {
+        let c = &self.counts[stat as usize];
+        c.store(c.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+    }
+
+    pub fn value(&self, stat: Stat) -> u64 {
+        self.counts[stat as usize].load(Ordering::Relaxed)
+    }
+
+    /// All values, in the order of [`Stat::ALL`].
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot(std::array::from_fn(|i| self.counts[i].load(Ordering::Relaxed)))
+    }
+}
+
+/// A worker's counters at one time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Snapshot([u64; N]);
+
+impl Default for Snapshot {
+    fn default() -> Snapshot {
+        Snapshot([0; N])
+    }
+}
+
+impl Snapshot {
+    pub fn value(&self, stat: Stat) -> u64 {
+        self.0[stat as usize]
+    }
+
+    /// What was counted since `earlier`.
+    pub fn since(&self, earlier: &Snapshot) -> Snapshot {
+        Snapshot(std::array::from_fn(|i| self.0[i].wrapping_sub(earlier.0[i])))
+    }
+}
+
+/// What one receive queue delivered and cost.
+#[derive(Default, Debug)]
+pub struct QueueStats {
+    packets: AtomicU64,
+    ticks: AtomicU64,
+    /// Misses dropped because this queue's were too many.
+    overflow: AtomicU64,
+}
+
+impl QueueStats {
+    pub(crate) fn add(&self, packets: u64, ticks: u64) {
+        self.packets.store(self.packets() + packets, Ordering::Relaxed);
+        self.ticks.store(self.ticks() + ticks, Ordering::Relaxed);
+    }
+
+    pub(crate) fn overflowed(&self) {
+        self.overflow.store(self.overflow() + 1, Ordering::Relaxed);
+    }
+
+    pub fn packets(&self) -> u64 {
+        self.packets.load(Ordering::Relaxed)
+    }
+
+    pub fn ticks(&self) -> u64 {
+        self.ticks.load(Ordering::Relaxed)
+    }
+
+    pub fn overflow(&self) -> u64 {
+        self.overflow.load(Ordering::Relaxed)
+    }
+}
