@@ -4,3 +4,5 @@
 //! thread or reads a clock.
 
 pub mod client;
+pub mod log;
+pub mod server;
