@@ -4,7 +4,9 @@
 //! files live here; the others implement [`Device`] elsewhere.
 
 mod device;
+pub mod dummy;
 mod egress;
+pub mod pcap;
 mod registry;
 mod socket;
 mod tap;

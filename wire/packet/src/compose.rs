@@ -206,10 +206,12 @@ fn l4_checksum(l4: &mut [u8], proto: u8, pseudo: u32) {
 }
 
 /// Makes `frame`, which is complete, one whose L4 checksum is due, and that is to be cut into pieces of `size`
-/// bytes if `kind` says so. Says whether its headers allow it.
+/// bytes if `kind` says so. Says whether its headers allow it: TCP, UDP or SCTP, no fragment.
 pub fn make_partial(frame: &mut Packet, kind: GsoKind, size: u16) -> bool {
     let Some(l) = crate::hdr::Layout::of(frame.data()) else { return false };
-    let Some(at) = l4_csum_offset(l.proto).filter(|at| l.l4_ofs + at + 2 <= l.end && !l.fragment) else {
+    let pseudo = matches!(l.proto, ipproto::TCP | ipproto::UDP | ipproto::SCTP) && !l.fragment;
+    let field = if l.proto == ipproto::SCTP { 4 } else { 2 };
+    let Some(at) = l4_csum_offset(l.proto).filter(|at| pseudo && l.l4_ofs + at + field <= l.end) else {
         return false;
     };
     if l.proto != ipproto::SCTP {
