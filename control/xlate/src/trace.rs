@@ -11,11 +11,10 @@ pub enum Kind {
     /// Translation stopped here.
     Error,
     Bridge,
+    /// A table's rule, the thawing of a frozen state, the action set.
     Table,
-    Thaw,
     Action,
     Bucket,
-    Done,
 }
 
 #[derive(Clone, Debug)]
@@ -48,19 +47,10 @@ impl Tracer {
         }
     }
 
-    /// How many nodes are open; `leave_to` closes down to such a number.
-    pub fn depth(&self) -> usize {
-        self.open.len()
-    }
-
-    pub fn leave_to(&mut self, depth: usize) {
-        while self.open.len() > depth {
+    pub fn finish(mut self) -> Vec<Node> {
+        while !self.open.is_empty() {
             self.leave();
         }
-    }
-
-    pub fn finish(mut self) -> Vec<Node> {
-        self.leave_to(0);
         self.done
     }
 
@@ -72,49 +62,78 @@ impl Tracer {
     }
 }
 
-/// The text of `ofproto/trace`: what is under the last node of a list stays at its level, so that
-/// a chain of tables does not drift to the right.
-pub fn format(nodes: &[Node], level: usize, out: &mut String) {
+/// The text of `ofproto/trace`. What is under the last action of a list stays at that list's level,
+/// so that a chain of tables does not drift to the right.
+pub fn format(nodes: &[Node]) -> String {
+    let mut out = String::new();
+    lines(nodes, 1, false, 0, &mut out);
+    out
+}
+
+/// `level` is where actions of this list stand, in steps of four spaces; `more` whether the node
+/// above was followed by another; `inside` is 1 below a bridge that is itself below an action.
+fn lines(nodes: &[Node], level: usize, more: bool, inside: usize, out: &mut String) {
+    let outer = if more { level } else { level - 1 };
     for (i, n) in nodes.iter().enumerate() {
-        let indent = if n.kind == Kind::Bridge { 0 } else { level };
-        let pad = |out: &mut String, extra: usize| out.extend(std::iter::repeat_n(' ', indent * 4 + extra));
+        let more_here = i + 1 < nodes.len();
         match n.kind {
-            Kind::Detail => {
-                pad(out, 0);
-                out.push_str(" -> ");
-            }
-            Kind::Warn => {
-                pad(out, 0);
-                out.push_str(" >> ");
-            }
-            Kind::Error => {
-                pad(out, 0);
-                out.push_str(" >>>> ");
-            }
-            Kind::Bridge => out.push('\n'),
-            Kind::Table | Kind::Thaw => pad(out, 0),
-            Kind::Bucket | Kind::Action | Kind::Done => pad(out, 0),
-        }
-        out.push_str(&n.text);
-        match n.kind {
-            Kind::Error => out.push_str(" <<<<\n"),
+            Kind::Detail => put(out, level, " -> ", &n.text, ""),
+            Kind::Warn => put(out, level, " >> ", &n.text, ""),
+            Kind::Error => put(out, level, " >>>> ", &n.text, " <<<<"),
+            Kind::Bucket => put(out, level, " -> ", &n.text, ""),
+            Kind::Action => put(out, level, "", &n.text, ""),
+            Kind::Table => put(out, outer + inside, "", &n.text, ""),
             Kind::Bridge => {
                 out.push('\n');
-                out.extend(std::iter::repeat_n('-', n.text.len()));
-                out.push('\n');
+                put(out, outer, "", &n.text, "");
+                put(out, outer, "", &"-".repeat(n.text.len()), "");
             }
-            Kind::Bucket => out.push('\n'),
-            _ => out.push('\n'),
         }
-        if !n.children.is_empty() {
-            let last = i + 1 == nodes.len();
-            let next = match n.kind {
-                Kind::Bridge => level,
-                _ if last && matches!(n.kind, Kind::Action) => level,
-                Kind::Table | Kind::Thaw => level + 1,
-                _ => level + 1,
-            };
-            format(&n.children, next, out);
+        match n.kind {
+            Kind::Bridge => lines(&n.children, level, more, usize::from(more), out),
+            Kind::Table => lines(&n.children, if more { level + 2 } else { level }, false, 0, out),
+            _ => lines(&n.children, level, more_here, 0, out),
         }
+    }
+}
+
+fn put(out: &mut String, level: usize, before: &str, text: &str, after: &str) {
+    out.extend(std::iter::repeat_n(' ', level * 4));
+    out.push_str(before);
+    out.push_str(text);
+    out.push_str(after);
+    out.push('\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layout() {
+        let mut t = Tracer::default();
+        t.enter(Kind::Bridge, "bridge(\"br0\")".into());
+        t.enter(Kind::Table, " 0. priority 1".into());
+        t.enter(Kind::Action, "resubmit(,1)".into());
+        t.enter(Kind::Table, " 1. priority 2".into());
+        t.enter(Kind::Action, "ALL".into());
+        t.enter(Kind::Bridge, "bridge(\"br1\")".into());
+        t.enter(Kind::Table, " 0. priority 0".into());
+        t.enter(Kind::Action, "NORMAL".into());
+        t.leaf(Kind::Detail, "flooding".into());
+        for _ in 0..4 {
+            t.leave();
+        }
+        t.enter(Kind::Action, "goto_table:2".into());
+        t.enter(Kind::Table, " 2. priority 3".into());
+        t.leaf(Kind::Action, "drop".into());
+        for _ in 0..4 {
+            t.leave();
+        }
+        t.leaf(Kind::Action, "output:3".into());
+        let want = "\nbridge(\"br0\")\n-------------\n 0. priority 1\n    resubmit(,1)\n     1. priority 2\n            ALL\n\n            \
+                    bridge(\"br1\")\n            -------------\n                 0. priority 0\n                    NORMAL\n                     \
+                    -> flooding\n            goto_table:2\n         2. priority 3\n            drop\n    output:3\n";
+        assert_eq!(format(&t.finish()), want);
     }
 }

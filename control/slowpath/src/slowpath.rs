@@ -1,0 +1,411 @@
+//! The slow path's state, and its round.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
+use fv_core::{Nanos, RecircId, Ufid};
+use fv_dpif::action::SlowReasons;
+use fv_dpif::{Datapath, FlowDump, FlowPut, FlowStats};
+use fv_ofproto::view::View;
+use parking_lot::{Condvar, Mutex};
+
+use crate::frozen::FrozenStates;
+use crate::limit::{Config, Limit};
+use crate::pull;
+use crate::ukey::{Ukey, UkeyState, Ukeys};
+use crate::upcall::{PacketIn, PendingList, dp_mask, dp_program};
+
+/// Who takes packets for controllers. False: no room, the packet is dropped.
+pub trait PacketInSink: Send + Sync {
+    fn packet_in(&self, p: PacketIn) -> bool;
+}
+
+/// Rounds in a row in which a flow may be missing from the datapath before it is forgotten.
+const MAX_MISSING: u32 = 4;
+
+/// One datapath's slow path.
+pub struct Slowpath {
+    pub(crate) dp: Arc<dyn Datapath>,
+    pub(crate) view: Arc<ArcSwap<View>>,
+    pub(crate) sink: Arc<dyn PacketInSink>,
+    pub frozen: FrozenStates,
+    pub(crate) ukeys: Ukeys,
+    pub(crate) pending: PendingList,
+    seq: AtomicU64,
+    limit: AtomicU64,
+    n_flows: AtomicU64,
+    restore_wait: AtomicBool,
+    megaflows: AtomicBool,
+    config: Mutex<Config>,
+    round: Mutex<Round>,
+    later: Mutex<Vec<RecircId>>,
+    wake: (Mutex<Wake>, Condvar),
+}
+
+#[derive(Default)]
+struct Wake {
+    asked: bool,
+    paused: bool,
+    stop: bool,
+    /// Rounds that have ended.
+    rounds: u64,
+}
+
+#[derive(Default)]
+struct Round {
+    avg: u64,
+    max: u64,
+    duration: Nanos,
+    /// Numbers to give back when one more round has passed.
+    older: Vec<RecircId>,
+    missing: hashbrown::HashMap<Ufid, u32>,
+}
+
+/// What `upcall/show` prints.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FlowLimitInfo {
+    pub current: u64,
+    pub avg: u64,
+    pub max: u64,
+    pub limit: u64,
+    pub dump_duration: Nanos,
+    pub keys: usize,
+}
+
+enum Outcome {
+    Keep,
+    Delete,
+}
+
+impl Slowpath {
+    pub fn new(dp: Arc<dyn Datapath>, view: Arc<ArcSwap<View>>, sink: Arc<dyn PacketInSink>) -> Slowpath {
+        let config = Config::default();
+        Slowpath {
+            dp,
+            view,
+            sink,
+            frozen: FrozenStates::default(),
+            ukeys: Ukeys::default(),
+            pending: PendingList::default(),
+            seq: AtomicU64::new(1),
+            limit: AtomicU64::new(Limit::new(&config).now),
+            n_flows: AtomicU64::new(0),
+            restore_wait: AtomicBool::new(false),
+            megaflows: AtomicBool::new(true),
+            config: Mutex::new(config),
+            round: Mutex::default(),
+            later: Mutex::default(),
+            wake: Default::default(),
+        }
+    }
+
+    pub fn datapath(&self) -> &Arc<dyn Datapath> {
+        &self.dp
+    }
+
+    pub fn configure(&self, c: Config) {
+        let mut now = self.config.lock();
+        if *now != c {
+            *now = c;
+            let limit = self.limit.load(Ordering::Relaxed).min(c.flow_limit.max(1));
+            self.limit.store(limit, Ordering::Relaxed);
+            drop(now);
+            self.kick();
+        }
+    }
+
+    /// While on, every miss is dropped and no flow is installed or expired.
+    pub fn set_restore_wait(&self, on: bool) {
+        self.restore_wait.store(on, Ordering::Release);
+    }
+
+    pub(crate) fn restore_wait(&self) -> bool {
+        self.restore_wait.load(Ordering::Acquire)
+    }
+
+    pub fn set_megaflows(&self, on: bool) {
+        self.megaflows.store(on, Ordering::Release);
+        self.purge();
+    }
+
+    pub(crate) fn megaflows(&self) -> bool {
+        self.megaflows.load(Ordering::Acquire)
+    }
+
+    pub fn set_flow_limit(&self, n: u64) {
+        self.limit.store(n, Ordering::Relaxed);
+    }
+
+    /// Something on which translations depend has changed: every flow is looked at again, soon.
+    pub fn model_changed(&self) {
+        self.seq.fetch_add(1, Ordering::AcqRel);
+        self.kick();
+    }
+
+    pub fn seq(&self) -> u64 {
+        self.seq.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn may_install(&self) -> bool {
+        let ok = self.dp.flow_count() as u64 <= self.limit.load(Ordering::Relaxed);
+        if !ok {
+            crate::LIMIT_HIT.inc();
+        }
+        ok
+    }
+
+    pub(crate) fn release_later(&self, ids: Vec<RecircId>) {
+        if !ids.is_empty() {
+            self.later.lock().extend(ids);
+        }
+    }
+
+    // The thread that calls `round`.
+
+    fn kick(&self) {
+        self.wake.0.lock().asked = true;
+        self.wake.1.notify_all();
+    }
+
+    /// Waits until a round is due or asked for. `timeout` is real time; None once `stop` was called.
+    pub fn wait_for_work(&self, timeout: std::time::Duration) -> Option<()> {
+        let mut w = self.wake.0.lock();
+        if !w.asked && !w.stop {
+            self.wake.1.wait_for(&mut w, timeout);
+        }
+        w.asked = false;
+        (!w.stop).then_some(())
+    }
+
+    pub fn stop(&self) {
+        self.wake.0.lock().stop = true;
+        self.wake.1.notify_all();
+    }
+
+    pub fn set_paused(&self, on: bool) {
+        self.wake.0.lock().paused = on;
+        if !on {
+            self.kick();
+        }
+    }
+
+    pub fn round_period(&self) -> Nanos {
+        let c = self.config.lock();
+        Nanos::from_ms(c.max_idle_ms.min(c.max_revalidator_ms))
+    }
+
+    /// Rounds done so far: `revalidator/wait` waits until it has grown by two.
+    pub fn rounds(&self) -> u64 {
+        self.wake.0.lock().rounds
+    }
+
+    /// One pass over all flows: credits, retranslation, expiry.
+    pub fn round(&self, now: Nanos, cpu: &dyn Fn() -> Nanos) {
+        if self.wake.0.lock().paused {
+            return;
+        }
+        let mut r = self.round.lock();
+        let start = cpu();
+        let config = *self.config.lock();
+        let flows = self.dp.flow_count() as u64;
+        self.note_flows(&mut r, flows);
+        let limit = Limit { now: self.limit.load(Ordering::Relaxed) };
+        let max_idle = limit.max_idle(&config, flows);
+        let view = self.view.load();
+        let mut doomed = Vec::new();
+        let mut seen = hashbrown::HashSet::new();
+        self.dp.flow_dump(&mut |f| {
+            seen.insert(f.ufid);
+            if let Outcome::Delete = self.revalidate(&view, &f, now, max_idle) {
+                doomed.push(f.ufid);
+            }
+            true
+        });
+        doomed.iter().for_each(|u| self.delete(*u, now));
+        self.forget_missing(&mut r, &seen);
+        self.release_old(&mut r);
+        let busy = cpu().saturating_sub(start);
+        r.duration = busy;
+        let mut limit = Limit { now: self.limit.load(Ordering::Relaxed) };
+        limit.after_round(&config, flows, busy);
+        self.limit.store(limit.now, Ordering::Relaxed);
+        drop(r);
+        self.wake.0.lock().rounds += 1;
+    }
+
+    fn note_flows(&self, r: &mut Round, flows: u64) {
+        self.n_flows.store(flows, Ordering::Relaxed);
+        r.avg = (r.avg + flows) / 2;
+        r.max = r.max.max(flows);
+    }
+
+    fn revalidate(&self, view: &View, f: &FlowDump, now: Nanos, max_idle: Nanos) -> Outcome {
+        crate::REVALIDATED.inc();
+        let ukey = match self.ukeys.find(f.ufid) {
+            Some(k) => k,
+            None => match self.adopt(view, f, now) {
+                Some(k) => k,
+                None => return Outcome::Delete,
+            },
+        };
+        let mut s = ukey.state.lock();
+        self.push(&mut s, &f.stats, now);
+        let used = f.stats.used.unwrap_or(Nanos::ZERO).max(ukey.created).max(s.pushed.used.unwrap_or(Nanos::ZERO));
+        if now.saturating_sub(used) > max_idle && !self.restore_wait() {
+            crate::EXPIRED.inc();
+            return Outcome::Delete;
+        }
+        let seq = self.seq();
+        if s.seq == seq {
+            return Outcome::Keep;
+        }
+        self.retranslate(view, &ukey, &mut s, seq, now)
+    }
+
+    /// A flow that somebody else put: it is kept if it is what translation would have made.
+    fn adopt(&self, view: &View, f: &FlowDump, now: Nanos) -> Option<Arc<Ukey>> {
+        let out = self.translate(view, &f.key, None, now)?;
+        let state = UkeyState {
+            program: f.program.clone(),
+            credits: out.credits,
+            frozen: out.frozen,
+            slow: out.slow,
+            seq: 0,
+            pushed: FlowStats::default(),
+            seen: FlowStats::default(),
+        };
+        let k = Arc::new(Ukey { ufid: f.ufid, key: f.key, mask: f.mask, created: now, state: Mutex::new(state) });
+        if let Some(old) = self.ukeys.insert(k.clone()) {
+            self.release_later(std::mem::take(&mut old.state.lock().frozen));
+        }
+        Some(k)
+    }
+
+    fn retranslate(&self, view: &View, ukey: &Ukey, s: &mut UkeyState, seq: u64, now: Nanos) -> Outcome {
+        let Some(out) = self.translate(view, &ukey.key, None, now) else {
+            crate::DELETED_STALE.inc();
+            return Outcome::Delete;
+        };
+        let wider_needed = |want: &fv_flow::DpMask| {
+            // Bits that the rules now look at but the flow does not match.
+            want.0.words().iter().zip(ukey.mask.0.words()).any(|(w, have)| w & !have != 0)
+        };
+        let want = dp_mask(&out.mask);
+        if wider_needed(&want) {
+            crate::DELETED_STALE.inc();
+            self.release_later(out.frozen);
+            return Outcome::Delete;
+        }
+        let program = dp_program(&out);
+        if *program != *s.program {
+            let put = FlowPut {
+                key: ukey.key,
+                mask: ukey.mask,
+                program: program.clone(),
+                ufid: Some(ukey.ufid),
+                create: false,
+                modify: true,
+                worker: None,
+            };
+            if self.dp.flow_put(put).is_err() {
+                self.release_later(out.frozen);
+                return Outcome::Delete;
+            }
+            crate::MODIFIED.inc();
+        }
+        s.program = program;
+        s.credits = out.credits;
+        s.slow = out.slow;
+        s.seq = seq;
+        self.release_later(std::mem::replace(&mut s.frozen, out.frozen));
+        Outcome::Keep
+    }
+
+    fn push(&self, s: &mut UkeyState, stats: &FlowStats, now: Nanos) {
+        let d = pull::delta(stats, &s.seen);
+        if d.packets > 0 {
+            pull::credit(&s.credits, &d, now);
+            s.seen = *stats;
+            s.pushed.used = stats.used;
+        }
+    }
+
+    fn delete(&self, ufid: Ufid, now: Nanos) {
+        let stats = self.dp.flow_del(ufid);
+        if let Some(k) = self.ukeys.remove(ufid) {
+            let mut s = k.state.lock();
+            if let Ok(stats) = stats {
+                self.push(&mut s, &stats, now);
+            }
+            self.release_later(std::mem::take(&mut s.frozen));
+        }
+    }
+
+    /// Flows that the datapath lost without us.
+    fn forget_missing(&self, r: &mut Round, seen: &hashbrown::HashSet<Ufid>) {
+        let mut gone = Vec::new();
+        let mut missing = hashbrown::HashMap::new();
+        self.ukeys.for_each(|k| {
+            if !seen.contains(&k.ufid) {
+                let n = r.missing.get(&k.ufid).copied().unwrap_or(0) + 1;
+                if n >= MAX_MISSING {
+                    gone.push(k.ufid);
+                } else {
+                    missing.insert(k.ufid, n);
+                }
+            }
+        });
+        r.missing = missing;
+        for u in gone {
+            crate::MISSING.inc();
+            if let Some(k) = self.ukeys.remove(u) {
+                self.release_later(std::mem::take(&mut k.state.lock().frozen));
+            }
+        }
+    }
+
+    fn release_old(&self, r: &mut Round) {
+        self.frozen.release(&r.older);
+        r.older = std::mem::take(&mut *self.later.lock());
+    }
+
+    // Commands and requests.
+
+    /// Credits all packets forwarded so far: a statistics request calls this first.
+    pub fn pull(&self, now: Nanos) {
+        self.dp.flow_dump(&mut |f| {
+            if let Some(k) = self.ukeys.find(f.ufid) {
+                self.push(&mut k.state.lock(), &f.stats, now);
+            }
+            true
+        });
+    }
+
+    /// Removes every flow; they come back with traffic.
+    pub fn purge(&self) {
+        let mut all = Vec::new();
+        self.dp.flow_dump(&mut |f| {
+            all.push(f.ufid);
+            true
+        });
+        all.into_iter().for_each(|u| self.delete(u, Nanos::ZERO));
+    }
+
+    pub fn info(&self) -> FlowLimitInfo {
+        let r = self.round.lock();
+        FlowLimitInfo {
+            current: self.dp.flow_count() as u64,
+            avg: r.avg,
+            max: r.max,
+            limit: self.limit.load(Ordering::Relaxed),
+            dump_duration: r.duration,
+            keys: self.ukeys.len(),
+        }
+    }
+
+    /// Why a flow takes the slow path.
+    pub fn slow_reasons(&self, ufid: Ufid) -> Option<SlowReasons> {
+        self.ukeys.find(ufid).map(|k| k.state.lock().slow)
+    }
+}

@@ -1,0 +1,237 @@
+//! Answers to the datapath's upcalls.
+
+use std::sync::Arc;
+
+use fv_core::{Nanos, RecircId, Ufid};
+use fv_dpif::action::{ControllerUpcall, SlowReasons};
+use fv_dpif::{DpAction, DropReason, FlowStats, Program, UpcallHandler, Userspace, Verdict, WorkerId};
+use fv_flow::{DpKey, DpMask, FlowKey, FlowMask};
+use fv_ofproto::view::{BridgeId, View};
+use fv_packet::Packet;
+use fv_xlate::{Input, Output, Start};
+use parking_lot::Mutex;
+
+use crate::pull;
+use crate::slowpath::Slowpath;
+use crate::ukey::{Ukey, UkeyState};
+
+/// A packet for controllers, with what the pipeline knew when it was sent.
+#[derive(Clone, Debug)]
+pub struct PacketIn {
+    pub bridge: BridgeId,
+    pub packet: Vec<u8>,
+    /// Length before `max_len` cut it.
+    pub total_len: usize,
+    pub reason: u8,
+    pub table: u8,
+    pub cookie: u64,
+    pub controller_id: u16,
+    pub max_len: u16,
+    pub userdata: Vec<u8>,
+    /// In port, tunnel, registers, metadata.
+    pub metadata: FlowKey,
+}
+
+/// A translation whose flow is about to be installed.
+pub(crate) struct Pending {
+    worker: WorkerId,
+    key: DpKey,
+    mask: DpMask,
+    state: UkeyState,
+    now: Nanos,
+}
+
+/// Most translations of one worker between verdict and installation.
+const MAX_PENDING: usize = 256;
+
+pub(crate) type PendingList = Mutex<Vec<Pending>>;
+
+/// The pipeline's key for a datapath key, and the bridge; None if no bridge has the port.
+pub(crate) fn receive(view: &View, key: &DpKey) -> Option<(BridgeId, FlowKey)> {
+    let (bridge, port) = *view.by_dp_port.get(&fv_core::DpPort(key.base.in_port))?;
+    let mut k = FlowKey { dp: *key, ..FlowKey::default() };
+    k.dp.base.in_port = port.0;
+    Some((bridge, k))
+}
+
+/// The mask as the datapath takes it: absent tags are always matched.
+pub(crate) fn dp_mask(mask: &FlowMask) -> DpMask {
+    let mut m = mask.dp();
+    m.0.base.in_port = u32::MAX;
+    let tci = &mut m.0.base.vlans[0].tci;
+    if tci.get() == 0 {
+        *tci = 0x1fff.into();
+    }
+    m
+}
+
+/// What the datapath runs for a translation: the program, or the way back to us.
+pub(crate) fn dp_program(out: &Output) -> Arc<Program> {
+    if out.slow.is_empty() || out.error.is_some() {
+        return Arc::new(out.program.clone());
+    }
+    Arc::new(slow_program(out.slow))
+}
+
+fn slow_program(why: SlowReasons) -> Program {
+    Program::new(vec![DpAction::Userspace {
+        what: Userspace::SlowPath(why),
+        pid: 0,
+        with_actions: false,
+        tunnel_out_port: None,
+    }])
+}
+
+impl Slowpath {
+    /// Translates the packet with `key` as received now; `packet` None for a revalidation.
+    pub(crate) fn translate(&self, view: &View, key: &DpKey, packet: Option<&Packet>, now: Nanos) -> Option<Output> {
+        let (bridge, flow) = receive(view, key)?;
+        let frozen = match key.base.recirc_id {
+            0 => None,
+            id => Some(self.frozen.find(RecircId(id))?),
+        };
+        let freeze = |s| self.frozen.freeze(s);
+        Some(fv_xlate::translate(&Input {
+            view,
+            bridge: frozen.as_ref().map_or(bridge, |f| f.bridge),
+            key: flow,
+            packet,
+            start: frozen.as_deref().map_or(Start::Tables, Start::Thaw),
+            freeze: &freeze,
+            now,
+            trace: false,
+        }))
+    }
+
+    fn one_packet(packet: &Packet, now: Nanos, key: &DpKey) -> FlowStats {
+        FlowStats { packets: 1, bytes: packet.len() as u64, used: Some(now), tcp_flags: key.base.tcp_flags.get() & 0xfff }
+    }
+
+    fn effects(&self, out: &Output, now: Nanos) {
+        let mut changed = false;
+        for e in &out.effects {
+            changed |= pull::apply(e, now);
+        }
+        if changed {
+            self.model_changed();
+        }
+    }
+
+    fn controller(&self, packet: &Packet, c: &ControllerUpcall) {
+        let Some(f) = self.frozen.find(RecircId(c.recirc_id)) else {
+            DropReason::UserspaceActionError.count(1);
+            return;
+        };
+        let data = packet.data();
+        let keep = data.len().min(usize::from(c.max_len));
+        let p = PacketIn {
+            bridge: f.bridge,
+            packet: data[..keep].to_vec(),
+            total_len: data.len(),
+            reason: c.reason,
+            table: f.table,
+            cookie: c.rule_cookie,
+            controller_id: c.controller_id,
+            max_len: c.max_len,
+            userdata: f.userdata.clone(),
+            metadata: f.key,
+        };
+        if !self.sink.packet_in(p) {
+            crate::PACKET_IN_OVERFLOW.inc();
+        }
+    }
+
+    fn drop_flow() -> Verdict {
+        let mut m = FlowMask::default();
+        let b = &mut m.0.dp.base;
+        (b.in_port, b.recirc_id, b.dl_type) = (u32::MAX, u32::MAX, u16::MAX.into());
+        b.nw_frag = 3;
+        Verdict::Forward { program: Arc::new(Program::default()), mask: dp_mask(&m), install: true }
+    }
+}
+
+impl UpcallHandler for Slowpath {
+    fn miss(&self, worker: WorkerId, now: Nanos, packet: &Packet, key: &DpKey) -> Verdict {
+        crate::UPCALLS.inc();
+        if self.restore_wait() {
+            return Verdict::Drop(DropReason::FlowRestoreWait);
+        }
+        let seq = self.seq();
+        let view = self.view.load();
+        let Some(mut out) = self.translate(&view, key, Some(packet), now) else {
+            crate::UNASSOCIATED_PORT.inc();
+            return if key.base.recirc_id == 0 { Self::drop_flow() } else { Verdict::Drop(DropReason::RecircError) };
+        };
+        self.effects(&out, now);
+        let stats = Self::one_packet(packet, now, key);
+        pull::credit(&out.credits, &stats, now);
+        let mask = if self.megaflows() { dp_mask(&out.mask) } else { exact_mask(key) };
+        let program = dp_program(&out);
+        let install = self.may_install();
+        let frozen = std::mem::take(&mut out.frozen);
+        if install {
+            let state = UkeyState {
+                program: program.clone(),
+                credits: out.credits,
+                frozen,
+                slow: out.slow,
+                seq,
+                pushed: stats,
+                seen: FlowStats::default(),
+            };
+            let mut list = self.pending.lock();
+            if list.len() >= MAX_PENDING {
+                let old = list.remove(0);
+                self.frozen.release(&old.state.frozen);
+            }
+            list.push(Pending { worker, key: *key, mask, state, now });
+        } else {
+            // The program runs once; its numbers are given back a round later.
+            self.release_later(frozen);
+        }
+        Verdict::Forward { program, mask, install }
+    }
+
+    fn installed(&self, worker: WorkerId, ufid: Ufid, key: &DpKey, ok: bool) {
+        let found = {
+            let mut list = self.pending.lock();
+            list.iter().position(|p| p.worker == worker && p.key == *key).map(|i| list.swap_remove(i))
+        };
+        let Some(p) = found else { return };
+        if !ok {
+            self.release_later(p.state.frozen);
+            return;
+        }
+        let ukey = Ukey { ufid, key: p.key, mask: p.mask, created: p.now, state: Mutex::new(p.state) };
+        if let Some(old) = self.ukeys.insert(Arc::new(ukey)) {
+            crate::UKEY_REPLACED.inc();
+            self.release_later(std::mem::take(&mut old.state.lock().frozen));
+        }
+    }
+
+    fn action(&self, _worker: WorkerId, now: Nanos, packet: Packet, key: &DpKey, what: &Userspace) {
+        match what {
+            Userspace::Controller(c) => self.controller(&packet, c),
+            Userspace::SlowPath(_) => {
+                let view = self.view.load();
+                let Some(mut out) = self.translate(&view, key, Some(&packet), now) else { return };
+                self.effects(&out, now);
+                let frozen = std::mem::take(&mut out.frozen);
+                self.dp.execute(packet, key, &out.program);
+                self.release_later(frozen);
+            }
+            // Samples have no collector yet and opaque data no reader: they end here, counted.
+            Userspace::SFlow { .. } | Userspace::FlowSample { .. } | Userspace::Ipfix { .. } | Userspace::Data(_) => {
+                DropReason::UserspaceActionError.count(1);
+            }
+        }
+    }
+}
+
+/// Every bit that the packet's key has: `upcall/disable-megaflows`.
+fn exact_mask(_key: &DpKey) -> DpMask {
+    let mut m = DpMask::default();
+    m.0.words_mut().fill(u64::MAX);
+    m
+}
+

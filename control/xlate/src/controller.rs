@@ -1,0 +1,73 @@
+//! Packets to controllers.
+
+use fv_core::RecircId;
+use fv_dpif::action::ControllerUpcall;
+use fv_dpif::{DpAction, Userspace};
+use fv_openflow::action::{Controller, PacketInReason};
+
+use crate::ctx::{Ctx, Frozen};
+
+impl Ctx<'_> {
+    pub fn controller(&mut self, c: &Controller) {
+        self.send_to_controller(c.max_len, c.reason, c.controller_id, &c.userdata, c.pause);
+    }
+
+    /// Emits the action that sends the packet, as it is now, to the controllers with `id`.
+    pub fn send_to_controller(&mut self, max_len: u16, reason: PacketInReason, id: u16, userdata: &[u8], pause: bool) {
+        self.commit();
+        let reason = match (&self.rule, reason) {
+            // OpenFlow 1.3: a packet sent by a table-miss rule is a miss, not an action.
+            (Some(r), PacketInReason::Action) if r.is_table_miss() => PacketInReason::ExplicitMiss,
+            (_, r) => r,
+        };
+        let cookie = self.rule.as_ref().map_or(u64::MAX, |r| r.cookie());
+        let state = Frozen {
+            bridge: self.br.id,
+            table: self.table,
+            key: self.flow,
+            stack: if pause { self.stack.clone() } else { Vec::new() },
+            action_set: if pause { self.action_set.clone() } else { Vec::new() },
+            actions: Vec::new(),
+            cookie,
+            userdata: userdata.to_vec(),
+            pause,
+        };
+        let key = metadata_of(&state.key);
+        let RecircId(recirc_id) = self.freeze(Frozen { key, ..state });
+        let what = ControllerUpcall {
+            reason: reason as u8,
+            dont_send: false,
+            continuation: pause,
+            recirc_id,
+            rule_cookie: cookie,
+            controller_id: id,
+            max_len,
+            state: u64::from(recirc_id),
+        };
+        self.out.push(DpAction::Userspace {
+            what: Userspace::Controller(what),
+            pid: 0,
+            with_actions: false,
+            tunnel_out_port: None,
+        });
+    }
+
+    pub fn freeze(&mut self, state: Frozen) -> RecircId {
+        let id = (self.inp.freeze)(state);
+        self.frozen.push(id);
+        id
+    }
+}
+
+/// The part of a key that does not come from the packet's headers.
+fn metadata_of(k: &fv_flow::FlowKey) -> fv_flow::FlowKey {
+    let mut m = fv_flow::FlowKey::default();
+    m.dp.base.in_port = k.base.in_port;
+    m.dp.base.pkt_mark = k.base.pkt_mark;
+    (m.dp.base.ct_state, m.dp.base.ct_zone, m.dp.base.ct_mark) = (k.base.ct_state, k.base.ct_zone, k.base.ct_mark);
+    m.dp.tun = k.tun;
+    m.dp.ct = k.ct;
+    m.dp.misc.packet_type = k.misc.packet_type;
+    m.pipe = k.pipe;
+    m
+}

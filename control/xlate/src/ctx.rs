@@ -1,0 +1,315 @@
+//! What translation starts from, works on, and returns.
+
+use std::sync::Arc;
+
+use fv_core::{Counter, Nanos, OfPort, RecircId};
+use fv_dpif::action::SlowReasons;
+use fv_dpif::{DpAction, Program};
+use fv_flow::key::DL_TYPE_NONE;
+use fv_flow::{FlowKey, FlowMask};
+use fv_l2::MacTable;
+use fv_ofproto::view::{BridgeId, BridgeView, PortView, View};
+use fv_ofproto::{Rule, Tables};
+use fv_openflow::action::Action;
+use fv_packet::Packet;
+
+use crate::trace::{Kind, Node, Tracer};
+
+/// Deepest nesting of tables, clones and patch ports.
+pub const MAX_DEPTH: u32 = 64;
+/// Most table lookups of one translation.
+pub const MAX_RESUBMITS: u32 = MAX_DEPTH * MAX_DEPTH;
+/// Most bytes on the pipeline's stack.
+pub const MAX_STACK: usize = 64 * 1024;
+
+/// What to translate.
+pub struct Input<'a> {
+    pub view: &'a View,
+    pub bridge: BridgeId,
+    /// The packet's key with `in_port` as an OpenFlow port of `bridge`.
+    pub key: FlowKey,
+    /// The packet itself, if there is one; None when a flow is revalidated.
+    pub packet: Option<&'a Packet>,
+    pub start: Start<'a>,
+    /// Keeps what a later step (packet-in, recirculation) needs of the pipeline and gives it a number;
+    /// equal states get equal numbers.
+    pub freeze: &'a dyn Fn(Frozen) -> RecircId,
+    pub now: Nanos,
+    /// Collect the account for `ofproto/trace`.
+    pub trace: bool,
+}
+
+/// Where the pipeline starts.
+#[derive(Clone, Copy)]
+pub enum Start<'a> {
+    /// Table 0, as a received packet.
+    Tables,
+    /// These actions, as a packet-out.
+    Actions(&'a [Action]),
+    /// A frozen state, as a recirculated packet.
+    Thaw(&'a Frozen),
+}
+
+/// A pipeline's state, kept for a packet that comes back or goes to a controller.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Frozen {
+    pub bridge: BridgeId,
+    pub table: u8,
+    /// In port, tunnel metadata, metadata and registers of the moment.
+    pub key: FlowKey,
+    pub stack: Vec<u128>,
+    pub action_set: Vec<Action>,
+    pub actions: Vec<Action>,
+    /// The rule's cookie, for packet-ins.
+    pub cookie: u64,
+    pub userdata: Vec<u8>,
+    pub pause: bool,
+}
+
+/// What happens once, before the packet that caused it leaves.
+#[derive(Clone)]
+pub enum Effect {
+    MacLearn { bridge: BridgeId, table: Arc<MacTable>, vlan: u16, mac: [u8; 6], bundle: u64, gratuitous_arp: bool },
+}
+
+/// What each further packet of the flow counts for.
+#[derive(Clone)]
+pub enum Credit {
+    Rule(Arc<Rule>),
+    /// A lookup in a table, and whether it found a rule.
+    Table { tables: Arc<Tables>, table: u8, hit: bool },
+    /// A packet went through a patch port: out of this one.
+    PatchTx(PortView),
+    /// ... and into that one.
+    PatchRx(PortView),
+    /// The MAC entry stays fresh.
+    MacRefresh(Effect),
+}
+
+/// The result of a translation.
+pub struct Output {
+    pub program: Program,
+    /// The bits of the key on which the program depends.
+    pub mask: FlowMask,
+    /// The flow at the end of the pipeline.
+    pub flow: FlowKey,
+    pub effects: Vec<Effect>,
+    pub credits: Vec<Credit>,
+    /// Numbers that `freeze` gave: to be held as long as the program is in use.
+    pub frozen: Vec<RecircId>,
+    pub slow: SlowReasons,
+    pub error: Option<XlateError>,
+    pub trace: Vec<Node>,
+}
+
+/// Why a packet could not be translated; it is dropped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum XlateError {
+    #[error("Bridge not found")]
+    BridgeNotFound,
+    #[error("Recursion too deep")]
+    RecursionTooDeep,
+    #[error("Too many resubmits")]
+    TooManyResubmits,
+    #[error("Stack too deep")]
+    StackTooDeep,
+    #[error("No recirculation context")]
+    NoRecirculationContext,
+    #[error("Recirculation conflict")]
+    RecirculationConflict,
+    #[error("Too many MPLS labels")]
+    TooManyMplsLabels,
+    #[error("Unsupported packet type")]
+    UnsupportedPacketType,
+    #[error("Congestion Drop")]
+    Congestion,
+    #[error("Forwarding is disabled")]
+    ForwardingDisabled,
+}
+
+impl XlateError {
+    pub(crate) fn counter(self) -> &'static Counter {
+        match self {
+            XlateError::BridgeNotFound => &crate::DROP_BRIDGE_NOT_FOUND,
+            XlateError::RecursionTooDeep => &crate::DROP_RECURSION,
+            XlateError::TooManyResubmits => &crate::DROP_RESUBMITS,
+            XlateError::StackTooDeep => &crate::DROP_STACK,
+            XlateError::NoRecirculationContext => &crate::DROP_NO_RECIRC_CONTEXT,
+            XlateError::RecirculationConflict => &crate::DROP_RECIRC_CONFLICT,
+            XlateError::TooManyMplsLabels => &crate::DROP_MPLS_LABELS,
+            XlateError::UnsupportedPacketType => &crate::DROP_PACKET_TYPE,
+            XlateError::Congestion => &crate::DROP_CONGESTION,
+            XlateError::ForwardingDisabled => &crate::DROP_FORWARDING_DISABLED,
+        }
+    }
+}
+
+/// The state of one translation. `flow` is the packet as the pipeline has changed it, `base` the
+/// packet as the datapath has it after the actions emitted so far.
+pub(crate) struct Ctx<'a> {
+    pub inp: &'a Input<'a>,
+    pub br: Arc<BridgeView>,
+    pub flow: FlowKey,
+    pub base: FlowKey,
+    pub mask: FlowMask,
+    pub out: Vec<DpAction>,
+    pub table: u8,
+    pub rule: Option<Arc<Rule>>,
+    pub depth: u32,
+    pub resubmits: u32,
+    pub stack: Vec<u128>,
+    pub action_set: Vec<Action>,
+    /// Set by `exit` and by what stops a list of actions.
+    pub exit: bool,
+    pub error: Option<XlateError>,
+    pub effects: Vec<Effect>,
+    pub credits: Vec<Credit>,
+    pub frozen: Vec<RecircId>,
+    pub slow: SlowReasons,
+    pub tracer: Option<Tracer>,
+}
+
+/// Translates one packet or flow.
+pub fn translate(inp: &Input<'_>) -> Output {
+    crate::XLATE_ACTIONS.inc();
+    let Some(br) = inp.view.bridges.get(&inp.bridge).cloned() else {
+        return failed(inp, XlateError::BridgeNotFound);
+    };
+    let mut c = Ctx {
+        inp,
+        br,
+        flow: inp.key,
+        base: inp.key,
+        mask: initial_mask(&inp.key),
+        out: Vec::new(),
+        table: 0,
+        rule: None,
+        depth: 0,
+        resubmits: 0,
+        stack: Vec::new(),
+        action_set: Vec::new(),
+        exit: false,
+        error: None,
+        effects: Vec::new(),
+        credits: Vec::new(),
+        frozen: Vec::new(),
+        slow: SlowReasons::default(),
+        tracer: inp.trace.then(Tracer::default),
+    };
+    c.flow.pipe.actset_output = OfPort::UNSET.0;
+    c.run();
+    c.finish()
+}
+
+fn failed(inp: &Input<'_>, e: XlateError) -> Output {
+    e.counter().inc();
+    Output {
+        program: Program::default(),
+        mask: initial_mask(&inp.key),
+        flow: inp.key,
+        effects: Vec::new(),
+        credits: Vec::new(),
+        frozen: Vec::new(),
+        slow: SlowReasons::default(),
+        error: Some(e),
+        trace: Vec::new(),
+    }
+}
+
+/// What every flow matches: where the packet came from and which headers it has.
+fn initial_mask(key: &FlowKey) -> FlowMask {
+    let mut m = FlowMask::default();
+    let b = &mut m.0.dp.base;
+    b.in_port = u32::MAX;
+    b.recirc_id = u32::MAX;
+    b.dl_type = u16::MAX.into();
+    if matches!(key.base.dl_type.get(), 0x0800 | 0x86dd) {
+        b.nw_frag = 3;
+    }
+    m.0.dp.misc.packet_type = u32::MAX;
+    debug_assert_ne!(DL_TYPE_NONE, 0);
+    m
+}
+
+impl Ctx<'_> {
+    fn run(&mut self) {
+        self.enter(Kind::Bridge, |c| format!("bridge(\"{}\")", c.br.name));
+        match self.inp.start {
+            Start::Tables => self.receive(),
+            Start::Actions(a) => {
+                self.do_actions(a);
+                self.leave();
+            }
+            Start::Thaw(f) => {
+                self.thaw(f);
+                self.leave();
+            }
+        }
+        if self.error.is_none() {
+            self.execute_action_set();
+        }
+    }
+
+    /// A packet arrives on its in_port.
+    fn receive(&mut self) {
+        let port = self.in_port();
+        if let Some(p) = self.port(port) {
+            if self.is_special(&p) {
+                self.leave();
+                return;
+            }
+            if p.config.no_recv(self.flow.base.dl_dst) {
+                self.leave();
+                return;
+            }
+        }
+        self.table_action(port, 0, true);
+        self.leave();
+    }
+
+    /// Protocol packets that the switch itself consumes.
+    fn is_special(&mut self, _p: &PortView) -> bool {
+        false
+    }
+
+    pub fn in_port(&self) -> OfPort {
+        OfPort(self.flow.base.in_port)
+    }
+
+    pub fn port(&self, p: OfPort) -> Option<PortView> {
+        self.br.ports.get(&p).cloned()
+    }
+
+    pub fn fail(&mut self, e: XlateError) {
+        if self.error.is_none() {
+            self.error = Some(e);
+        }
+        self.exit = true;
+    }
+
+    // The account. Text is made only if somebody listens.
+
+    pub fn enter(&mut self, kind: Kind, text: impl FnOnce(&Self) -> String) {
+        if self.tracer.is_some() {
+            let text = text(self);
+            if let Some(t) = &mut self.tracer {
+                t.enter(kind, text);
+            }
+        }
+    }
+
+    pub fn leave(&mut self) {
+        if let Some(t) = &mut self.tracer {
+            t.leave();
+        }
+    }
+
+    pub fn note(&mut self, kind: Kind, text: impl FnOnce(&Self) -> String) {
+        if self.tracer.is_some() {
+            let text = text(self);
+            if let Some(t) = &mut self.tracer {
+                t.leaf(kind, text);
+            }
+        }
+    }
+}
