@@ -238,12 +238,15 @@ fn tables(db: &Client, row: RowRef<'_>) -> BTreeMap<u8, TableSpec> {
     for (k, v) in row.datum("flow_tables").iter() {
         let (fv_ovsdb::Atom::Integer(n), Some(fv_ovsdb::Atom::Uuid(u))) = (k, v) else { continue };
         let (Ok(n), Some(t)) = (u8::try_from(*n), db.row("Flow_Table", *u)) else { continue };
-        out.insert(n, TableSpec {
-            name: t.str("name").to_string(),
-            flow_limit: t.i64_opt("flow_limit").and_then(|v| u32::try_from(v).ok()),
-            evict: t.str("overflow_policy") == "evict",
-            prefixes: t.strs("prefixes").map(str::to_string).collect(),
-        });
+        out.insert(
+            n,
+            TableSpec {
+                name: t.str("name").to_string(),
+                flow_limit: t.i64_opt("flow_limit").and_then(|v| u32::try_from(v).ok()),
+                evict: t.str("overflow_policy") == "evict",
+                prefixes: t.strs("prefixes").map(str::to_string).collect(),
+            },
+        );
     }
     out
 }
@@ -329,7 +332,10 @@ fn iface(row: RowRef<'_>, bridge: &str, diag: &mut Vec<String>) -> IfaceSpec {
         kind: kind.to_string(),
         options: map(row, "options"),
         other_config: map(row, "other_config"),
-        ofport_request: row.i64_opt("ofport_request").and_then(|v| u16::try_from(v).ok()).filter(|v| *v > 0 && *v < 0xff00),
+        ofport_request: row
+            .i64_opt("ofport_request")
+            .and_then(|v| u16::try_from(v).ok())
+            .filter(|v| *v > 0 && *v < 0xff00),
         mtu_request: row.i64_opt("mtu_request").and_then(|v| u32::try_from(v).ok()).filter(|v| *v >= 68),
         mac: mac(row.str_opt("mac"), &format!("interface {name}"), diag),
         name,

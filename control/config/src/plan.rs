@@ -40,7 +40,9 @@ impl fmt::Display for Step {
             }
             Step::UpdateInterface { bridge, iface } => write!(f, "{bridge}: update interface {}", iface.name),
             Step::SetPorts { bridge, ports } => write!(f, "{bridge}: set {} ports", ports.len()),
-            Step::SetControllers { bridge, controllers } => write!(f, "{bridge}: set {} controllers", controllers.len()),
+            Step::SetControllers { bridge, controllers } => {
+                write!(f, "{bridge}: set {} controllers", controllers.len())
+            }
         }
     }
 }

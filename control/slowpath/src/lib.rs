@@ -13,6 +13,7 @@ mod upcall;
 
 pub use frozen::FrozenStates;
 pub use limit::{Config, Limit};
+pub use pull::{PatchCounters, PatchStats};
 pub use slowpath::{FlowLimitInfo, PacketInSink, Slowpath};
 pub use upcall::PacketIn;
 

@@ -30,6 +30,7 @@ pub struct Slowpath {
     pub(crate) view: Arc<ArcSwap<View>>,
     pub(crate) sink: Arc<dyn PacketInSink>,
     pub frozen: FrozenStates,
+    pub patch: pull::PatchCounters,
     pub(crate) ukeys: Ukeys,
     pub(crate) pending: PendingList,
     seq: AtomicU64,
@@ -86,6 +87,7 @@ impl Slowpath {
             view,
             sink,
             frozen: FrozenStates::default(),
+            patch: Default::default(),
             ukeys: Ukeys::default(),
             pending: PendingList::default(),
             seq: AtomicU64::new(1),
@@ -325,7 +327,7 @@ impl Slowpath {
     fn push(&self, s: &mut UkeyState, stats: &FlowStats, now: Nanos) {
         let d = pull::delta(stats, &s.seen);
         if d.packets > 0 {
-            pull::credit(&s.credits, &d, now);
+            pull::credit(&self.patch, &s.credits, &d, now);
             s.seen = *stats;
             s.pushed.used = stats.used;
         }

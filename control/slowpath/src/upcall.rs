@@ -104,7 +104,12 @@ impl Slowpath {
     }
 
     fn one_packet(packet: &Packet, now: Nanos, key: &DpKey) -> FlowStats {
-        FlowStats { packets: 1, bytes: packet.len() as u64, used: Some(now), tcp_flags: key.base.tcp_flags.get() & 0xfff }
+        FlowStats {
+            packets: 1,
+            bytes: packet.len() as u64,
+            used: Some(now),
+            tcp_flags: key.base.tcp_flags.get() & 0xfff,
+        }
     }
 
     fn effects(&self, out: &Output, now: Nanos) {
@@ -164,7 +169,7 @@ impl UpcallHandler for Slowpath {
         };
         self.effects(&out, now);
         let stats = Self::one_packet(packet, now, key);
-        pull::credit(&out.credits, &stats, now);
+        pull::credit(&self.patch, &out.credits, &stats, now);
         let mask = if self.megaflows() { dp_mask(&out.mask) } else { exact_mask(key) };
         let program = dp_program(&out);
         let install = self.may_install();
@@ -234,4 +239,3 @@ fn exact_mask(_key: &DpKey) -> DpMask {
     m.0.words_mut().fill(u64::MAX);
     m
 }
-

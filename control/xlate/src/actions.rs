@@ -12,7 +12,7 @@ impl Ctx<'_> {
             if self.exit {
                 break;
             }
-            self.enter(Kind::Action, |_| fv_openflow::text::format_action(a));
+            self.enter(Kind::Action, |_| format!("{a:?}"));
             let go_on = self.do_action(a);
             self.leave();
             if !go_on {
@@ -90,7 +90,7 @@ impl Ctx<'_> {
         let (exit, mut outer) = (self.exit, std::mem::take(&mut self.out));
         self.do_actions(inner);
         let changed = self.base != base;
-        let body = std::mem::replace(&mut self.out, Vec::new());
+        let body = std::mem::take(&mut self.out);
         if changed {
             // The headers that were written must not be seen by what follows.
             if !body.is_empty() {
@@ -112,9 +112,7 @@ impl Ctx<'_> {
             self.action_set.retain(|o| slot(o) != slot(a));
             self.action_set.push(a.clone());
         }
-        self.note(Kind::Detail, |c| {
-            format!("action set is: {}", fv_openflow::text::format_actions(&ordered_set(&c.action_set)))
-        });
+        self.note(Kind::Detail, |c| format!("action set is: {:?}", ordered_set(&c.action_set)));
     }
 }
 

@@ -198,9 +198,7 @@ fn mpls(flow: &FlowKey, base: &mut FlowKey, mask: &mut FlowMask, out: &mut Vec<D
     }
     let f = flow.misc.mpls_lse;
     // Labels shared from the bottom up stay.
-    let common = |b: &FlowKey, nb: usize| {
-        (1..=nf.min(nb)).take_while(|i| f[nf - i] == b.misc.mpls_lse[nb - i]).count()
-    };
+    let common = |b: &FlowKey, nb: usize| (1..=nf.min(nb)).take_while(|i| f[nf - i] == b.misc.mpls_lse[nb - i]).count();
     let mut same = common(base, nb);
     while nb > same {
         if nb == nf && same + 1 == nf {

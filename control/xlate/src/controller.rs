@@ -17,10 +17,10 @@ impl Ctx<'_> {
         self.commit();
         let reason = match (&self.rule, reason) {
             // OpenFlow 1.3: a packet sent by a table-miss rule is a miss, not an action.
-            (Some(r), PacketInReason::Action) if r.is_table_miss() => PacketInReason::ExplicitMiss,
+            (Some(r), PacketInReason::Action) if is_table_miss(r) => PacketInReason::ExplicitMiss,
             (_, r) => r,
         };
-        let cookie = self.rule.as_ref().map_or(u64::MAX, |r| r.cookie());
+        let cookie = self.rule.as_ref().map_or(u64::MAX, |r| r.cookie);
         let state = Frozen {
             bridge: self.br.id,
             table: self.table,
@@ -57,6 +57,11 @@ impl Ctx<'_> {
         self.frozen.push(id);
         id
     }
+}
+
+/// OpenFlow 1.3: the rule of priority 0 that matches everything.
+fn is_table_miss(r: &fv_ofproto::RuleRef) -> bool {
+    r.priority() == 0 && r.matches().is_catch_all()
 }
 
 /// The part of a key that does not come from the packet's headers.

@@ -9,8 +9,9 @@ use fv_flow::key::DL_TYPE_NONE;
 use fv_flow::{FlowKey, FlowMask};
 use fv_l2::MacTable;
 use fv_ofproto::view::{BridgeId, BridgeView, PortView, View};
-use fv_ofproto::{Rule, Tables};
+use fv_ofproto::{RuleRef, Tables};
 use fv_openflow::action::Action;
+use fv_openflow::msg::port::PortConfig;
 use fv_packet::Packet;
 
 use crate::trace::{Kind, Node, Tracer};
@@ -21,6 +22,9 @@ pub const MAX_DEPTH: u32 = 64;
 pub const MAX_RESUBMITS: u32 = MAX_DEPTH * MAX_DEPTH;
 /// Most bytes on the pipeline's stack.
 pub const MAX_STACK: usize = 64 * 1024;
+
+/// Where bridge protocol data units go.
+const STP_ADDR: [u8; 6] = [0x01, 0x80, 0xc2, 0, 0, 0];
 
 /// What to translate.
 pub struct Input<'a> {
@@ -69,19 +73,23 @@ pub struct Frozen {
 /// What happens once, before the packet that caused it leaves.
 #[derive(Clone)]
 pub enum Effect {
-    MacLearn { bridge: BridgeId, table: Arc<MacTable>, vlan: u16, mac: [u8; 6], bundle: u64, gratuitous_arp: bool },
+    MacLearn { bridge: BridgeId, table: Arc<MacTable>, vlan: u16, mac: [u8; 6], bundle: u64, how: fv_l2::Learn },
 }
 
 /// What each further packet of the flow counts for.
 #[derive(Clone)]
 pub enum Credit {
-    Rule(Arc<Rule>),
+    Rule(RuleRef),
     /// A lookup in a table, and whether it found a rule.
-    Table { tables: Arc<Tables>, table: u8, hit: bool },
+    Table {
+        tables: Arc<Tables>,
+        table: u8,
+        hit: bool,
+    },
     /// A packet went through a patch port: out of this one.
-    PatchTx(PortView),
+    PatchTx(BridgeId, OfPort),
     /// ... and into that one.
-    PatchRx(PortView),
+    PatchRx(BridgeId, OfPort),
     /// The MAC entry stays fresh.
     MacRefresh(Effect),
 }
@@ -154,7 +162,7 @@ pub(crate) struct Ctx<'a> {
     pub mask: FlowMask,
     pub out: Vec<DpAction>,
     pub table: u8,
-    pub rule: Option<Arc<Rule>>,
+    pub rule: Option<RuleRef>,
     pub depth: u32,
     pub resubmits: u32,
     pub stack: Vec<u128>,
@@ -231,6 +239,13 @@ fn initial_mask(key: &FlowKey) -> FlowMask {
     m
 }
 
+/// Whether the port's configuration drops what it receives. Bridge protocol frames have a bit of
+/// their own.
+pub(crate) fn no_recv(p: &PortView, dl_dst: [u8; 6]) -> bool {
+    let bit = if dl_dst == STP_ADDR { PortConfig::NO_RECV_STP } else { PortConfig::NO_RECV };
+    p.config.has(bit)
+}
+
 impl Ctx<'_> {
     fn run(&mut self) {
         self.enter(Kind::Bridge, |c| format!("bridge(\"{}\")", c.br.name));
@@ -258,7 +273,7 @@ impl Ctx<'_> {
                 self.leave();
                 return;
             }
-            if p.config.no_recv(self.flow.base.dl_dst) {
+            if no_recv(&p, self.flow.base.dl_dst) {
                 self.leave();
                 return;
             }

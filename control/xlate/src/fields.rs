@@ -39,7 +39,8 @@ impl Ctx<'_> {
 
     fn set_l4(&mut self, f: Field, port: u16) {
         let b = &self.flow.base;
-        let has_ports = matches!(b.dl_type.get(), 0x0800 | 0x86dd) && b.nw_frag & 2 == 0 && matches!(b.nw_proto, 6 | 17 | 132);
+        let has_ports =
+            matches!(b.dl_type.get(), 0x0800 | 0x86dd) && b.nw_frag & 2 == 0 && matches!(b.nw_proto, 6 | 17 | 132);
         if matches!(b.dl_type.get(), 0x0800 | 0x86dd) {
             self.mask.0.dp.base.nw_proto = 0xff;
         }
@@ -64,9 +65,7 @@ impl Ctx<'_> {
         if ok {
             let v = src.read(&self.flow);
             dst.write(&mut self.flow, v);
-            self.note(Kind::Detail, |c| {
-                format!("{} is now {}", dst.field.name(), fv_flow::text::format_field(dst.field, &dst.field.value(&c.flow)))
-            });
+            self.note(Kind::Detail, |c| format!("{} is now {:?}", dst.field.name(), dst.field.value(&c.flow)));
         }
     }
 
@@ -145,7 +144,9 @@ impl Ctx<'_> {
     fn push_mpls(&mut self, eth_type: u16) {
         let n = mpls_depth(&self.flow);
         if n >= N_MPLS {
-            self.note(Kind::Error, |_| "MPLS push action can't be performed as it would cause stack to be too deep".into());
+            self.note(Kind::Error, |_| {
+                "MPLS push action can't be performed as it would cause stack to be too deep".into()
+            });
             self.fail(XlateError::TooManyMplsLabels);
             return;
         }

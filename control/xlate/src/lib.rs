@@ -3,15 +3,16 @@
 //!
 //! One file per action family. [`translate`] is the entry.
 
-pub mod commit;
-mod ctx;
 mod actions;
+pub mod commit;
 mod controller;
+mod ctx;
 mod fields;
 mod finish;
 mod normal;
 mod output;
 mod table;
+mod text;
 pub mod trace;
 mod vlan;
 

@@ -69,7 +69,7 @@ impl Ctx<'_> {
             self.flood_vlan(in_idx, &in_bundle, &inside, "multicast, flooding", flow_dst);
             return;
         }
-        match self.br.mac_table.lookup(vlan, flow_dst) {
+        match self.br.mac_table.lookup(vlan, flow_dst).map(|e| e.port) {
             Some(to) if to == in_idx as u64 => {
                 self.note(Kind::Detail, |_| "learned port is input port, dropping".into());
             }
@@ -91,7 +91,7 @@ impl Ctx<'_> {
         // A packet that a controller sends with no port of entry counts as coming from nowhere in
         // particular: it may go to any port.
         if in_port == OfPort::CONTROLLER || in_port == OfPort::NONE {
-            return Some((BundleView::anonymous(), usize::MAX));
+            return Some((BundleView::default(), usize::MAX));
         }
         let idx = self.port(in_port).and_then(|p| p.bundle);
         match idx.and_then(|i| self.br.bundles.get(i).cloned().map(|b| (b, i))) {
@@ -110,7 +110,10 @@ impl Ctx<'_> {
             VlanMode::Access => {
                 if vid != 0 {
                     self.note(Kind::Warn, |_| {
-                        format!("dropping VLAN {vid} tagged packet received on port {} configured as VLAN {} access port", b.name, b.tag)
+                        format!(
+                            "dropping VLAN {vid} tagged packet received on port {} configured as VLAN {} access port",
+                            b.name, b.tag
+                        )
                     });
                     return false;
                 }
@@ -118,17 +121,25 @@ impl Ctx<'_> {
             }
             VlanMode::NativeTagged | VlanMode::NativeUntagged if vid == 0 => true,
             VlanMode::NativeTagged | VlanMode::NativeUntagged | VlanMode::Trunk => {
-                if !b.trunks_vlan(vid) {
-                    self.note(Kind::Warn, |_| format!("dropping VLAN {vid} packet received on port {} not configured for trunking VLAN {vid}", b.name));
+                if !b.trunks.as_ref().is_none_or(|t| t.contains(vid)) {
+                    self.note(Kind::Warn, |_| {
+                        format!(
+                            "dropping VLAN {vid} packet received on port {} not configured for trunking VLAN {vid}",
+                            b.name
+                        )
+                    });
                     return false;
                 }
                 true
             }
             VlanMode::Dot1qTunnel => {
                 self.see_tag(0, VID | VLAN_CFI);
-                if !b.allows_cvlan(vid) {
+                if !b.cvlans.as_ref().is_none_or(|t| t.contains(vid)) {
                     self.note(Kind::Warn, |_| {
-                        format!("dropping VLAN {vid} packet received on dot1q-tunnel port {} that excludes this VLAN", b.name)
+                        format!(
+                            "dropping VLAN {vid} packet received on dot1q-tunnel port {} that excludes this VLAN",
+                            b.name
+                        )
                     });
                     return false;
                 }
@@ -138,7 +149,7 @@ impl Ctx<'_> {
     }
 
     fn learn(&mut self, bundle: u64, b: &BundleView, vlan: u16, mac: [u8; 6]) {
-        if mac[0] & 1 != 0 || b.is_anonymous() || self.br.flood_vlans.contains(&vlan) {
+        if mac[0] & 1 != 0 || bundle == u64::MAX || self.br.flood_vlans.contains(vlan) {
             return;
         }
         let e = Effect::MacLearn {
@@ -147,7 +158,7 @@ impl Ctx<'_> {
             vlan,
             mac,
             bundle,
-            gratuitous_arp: self.is_gratuitous_arp(),
+            how: fv_l2::Learn { gratuitous_arp: self.is_gratuitous_arp(), from_bond: b.is_bond() },
         };
         self.credits.push(Credit::MacRefresh(e.clone()));
         self.effects.push(e);
@@ -179,7 +190,7 @@ impl Ctx<'_> {
         for (i, b) in br.bundles.iter().enumerate() {
             let wanted = i != in_idx
                 && b.floodable
-                && b.includes_vlan(vlan, cvlan)
+                && includes(b, vlan, cvlan)
                 && !(b.protected && from.protected)
                 && !b.members.is_empty();
             if wanted {
@@ -208,7 +219,9 @@ impl Ctx<'_> {
         let outer_tpid = old[0].tpid.get();
         for (i, t) in tags.0.iter().enumerate() {
             let present = t.vid != 0
-                || (i == 0 && b.priority_tags != PriorityTags::Never && (t.pcp != 0 || b.priority_tags == PriorityTags::Always));
+                || (i == 0
+                    && b.priority_tags != PriorityTags::Never
+                    && (t.pcp != 0 || b.priority_tags == PriorityTags::Always));
             if !present {
                 continue;
             }
@@ -223,7 +236,12 @@ impl Ctx<'_> {
         }
         out
     }
+}
 
+/// Whether a packet inside the bridge may leave through the bundle.
+fn includes(b: &BundleView, vlan: u16, cvlan: u16) -> bool {
+    let customer = b.vlan_mode != VlanMode::Dot1qTunnel || b.cvlans.as_ref().is_none_or(|c| c.contains(cvlan));
+    b.includes_vlan(vlan) && customer
 }
 
 /// The packet's tags as they are inside the bridge; None where the mode has no meaning for it.
@@ -283,7 +301,7 @@ mod tests {
     use super::*;
 
     fn bundle(mode: VlanMode, tag: u16) -> BundleView {
-        BundleView { vlan_mode: mode, tag, ..BundleView::anonymous() }
+        BundleView { vlan_mode: mode, tag, ..BundleView::default() }
     }
 
     #[test]

@@ -5,8 +5,9 @@ use fv_dpif::DpAction;
 use fv_flow::Subfield;
 use fv_ofproto::view::PortView;
 use fv_openflow::action::PacketInReason;
+use fv_openflow::msg::port::PortConfig;
 
-use crate::ctx::{Credit, Ctx};
+use crate::ctx::{Credit, Ctx, no_recv};
 use crate::trace::Kind;
 
 impl Ctx<'_> {
@@ -90,7 +91,8 @@ impl Ctx<'_> {
     /// Every port but the one of entry; `all` also those configured not to be flooded.
     fn flood(&mut self, all: bool) {
         let in_port = self.in_port();
-        let mut ports: Vec<OfPort> = self.br.ports.values().filter(|p| all || !p.config.no_flood).map(|p| p.ofp).collect();
+        let mut ports: Vec<OfPort> =
+            self.br.ports.values().filter(|p| all || !p.config.has(PortConfig::NO_FLOOD)).map(|p| p.ofp).collect();
         ports.sort_by_key(|p| (*p != OfPort::LOCAL, *p));
         for p in ports.into_iter().filter(|p| *p != in_port) {
             self.output(p);
@@ -103,7 +105,7 @@ impl Ctx<'_> {
             self.note(Kind::Warn, |_| "Nonexistent output port".into());
             return;
         };
-        if p.config.no_fwd {
+        if p.config.has(PortConfig::NO_FWD) {
             self.note(Kind::Detail, |_| "OFPPC_NO_FWD set, skipping output".into());
             return;
         }
@@ -135,7 +137,7 @@ impl Ctx<'_> {
         self.flow.pipe.actset_output = OfPort::UNSET.0;
         self.flow.dp.tun = Default::default();
         self.enter(Kind::Bridge, |c| format!("bridge(\"{}\")", c.br.name));
-        if !peer_port.config.no_recv(self.flow.base.dl_dst) {
+        if !no_recv(&peer_port, self.flow.base.dl_dst) {
             self.depth += 1;
             self.table_action(peer, 0, true);
             if self.error.is_none() {
@@ -144,8 +146,8 @@ impl Ctx<'_> {
             self.depth -= 1;
         }
         self.leave();
-        self.credits.push(Credit::PatchTx(from.clone()));
-        self.credits.push(Credit::PatchRx(peer_port));
+        self.credits.push(Credit::PatchTx(old_br.id, from.ofp));
+        self.credits.push(Credit::PatchRx(bridge, peer));
         self.br = old_br;
         (self.flow, self.table, self.rule) = (old_flow, old_table, old_rule);
         (self.stack, self.action_set) = (old_stack, old_set);
@@ -153,5 +155,4 @@ impl Ctx<'_> {
             self.exit = old_exit;
         }
     }
-
 }

@@ -1,12 +1,12 @@
 //! Tables: lookup, resubmit, goto, and the limits on both.
 
-use std::sync::Arc;
-
 use fv_core::OfPort;
 use fv_flow::key::FRAG_ANY;
-use fv_ofproto::Rule;
-use fv_ofproto::view::FragMode;
+use fv_ofproto::RuleRef;
 use fv_openflow::action::{Resubmit, TABLE_CURRENT};
+use fv_openflow::msg::FragHandling;
+use fv_openflow::msg::port::PortConfig;
+use fv_openflow::msg::table::TableMiss;
 
 use crate::ctx::{Credit, Ctx, Frozen, MAX_DEPTH, MAX_RESUBMITS, XlateError};
 use crate::trace::Kind;
@@ -24,14 +24,7 @@ impl Ctx<'_> {
         self.flow.dp.base.in_port = in_port.0;
         let rule = self.lookup(table, honor_miss);
         self.flow.dp.base.in_port = old_port;
-        match rule {
-            Some(rule) => self.recurse(rule),
-            None => {
-                self.enter(Kind::Table, |c| format!("{:2}. No match.", c.table));
-                self.note(Kind::Action, |_| "drop".into());
-                self.leave();
-            }
-        }
+        self.recurse(rule);
         self.table = old_table;
     }
 
@@ -48,40 +41,47 @@ impl Ctx<'_> {
         false
     }
 
-    /// The rule for the flow; with `honor_miss` the hidden rule of the miss.
-    fn lookup(&mut self, table: u8, honor_miss: bool) -> Option<Arc<Rule>> {
+    /// The rule for the flow; where no flow matches, one of the hidden rules that say what then.
+    fn lookup(&mut self, table: u8, honor_miss: bool) -> RuleRef {
+        let tables = self.br.tables.clone();
         let mut flow = self.flow;
         if flow.base.nw_frag & FRAG_ANY != 0 {
-            match self.br.frag_mode {
-                FragMode::Normal => {
+            match self.br.frags {
+                FragHandling::Normal | FragHandling::Reassemble => {
                     flow.dp.base.tp_src = 0.into();
                     flow.dp.base.tp_dst = 0.into();
                 }
-                FragMode::Drop => {
-                    self.note(Kind::Detail, |_| {
-                        "Packets are IP fragments and the fragment handling mode is \"drop\".".into()
-                    });
-                    return None;
-                }
-                FragMode::NxMatch => {}
+                FragHandling::Drop => return tables.drop_frags_rule().clone(),
+                FragHandling::NxMatch => {}
             }
         }
-        let tables = self.br.tables.clone();
-        let found = tables.lookup(table, tables.version(), &flow, Some(&mut self.mask));
-        self.credits.push(Credit::Table { tables: tables.clone(), table, hit: found.is_some() });
-        if found.is_some() || !honor_miss {
-            return found;
+        let mut table = table;
+        loop {
+            let found = tables.lookup(table, tables.version(), &flow, Some(&mut self.mask));
+            self.credits.push(Credit::Table { tables: tables.clone(), table, hit: found.is_some() });
+            self.table = table;
+            if let Some(rule) = found {
+                return rule;
+            }
+            let miss = tables.table(table).map_or(TableMiss::Default, |t| t.miss());
+            match miss {
+                _ if !honor_miss => return tables.no_packet_in_rule().clone(),
+                TableMiss::Continue if table < fv_ofproto::TABLE_INTERNAL - 1 => table += 1,
+                TableMiss::Controller => return tables.miss_rule().clone(),
+                TableMiss::Default if self.br.wants_miss && !self.no_packet_in() => return tables.miss_rule().clone(),
+                _ => return tables.no_packet_in_rule().clone(),
+            }
         }
-        self.br.miss_rule(table)
     }
 
-    fn recurse(&mut self, rule: Arc<Rule>) {
-        if rule.is_miss_rule() {
-            self.enter(Kind::Table, |c| format!("{:2}. No match.", c.table));
-        } else {
-            let r = rule.clone();
-            self.enter(Kind::Table, |c| rule_text(c.table, &r));
-        }
+    /// The port of entry is configured not to send misses to controllers.
+    fn no_packet_in(&self) -> bool {
+        self.port(self.in_port()).is_some_and(|p| p.config.has(PortConfig::NO_PACKET_IN))
+    }
+
+    fn recurse(&mut self, rule: RuleRef) {
+        let r = rule.clone();
+        self.enter(Kind::Table, |c| rule_text(c, &r));
         self.credits.push(Credit::Rule(rule.clone()));
         self.resubmits += 1;
         self.depth += 1;
@@ -134,17 +134,23 @@ impl Ctx<'_> {
 }
 
 /// " 0. ip,in_port=1, priority 10, cookie 0x5"
-fn rule_text(table: u8, rule: &Rule) -> String {
-    let m = fv_flow::text::format_match(&rule.matching());
-    let mut s = format!("{table:2}. ");
+fn rule_text(c: &Ctx<'_>, rule: &RuleRef) -> String {
+    let (n, tables) = (c.table, &c.br.tables);
+    if std::sync::Arc::ptr_eq(rule, tables.miss_rule()) || std::sync::Arc::ptr_eq(rule, tables.no_packet_in_rule()) {
+        return format!("{n:2}. No match.");
+    }
+    if std::sync::Arc::ptr_eq(rule, tables.drop_frags_rule()) {
+        return format!("{n:2}. Packets are IP fragments and the fragment handling mode is \"drop\".");
+    }
+    let m = crate::text::format_match(&rule.matches().expand());
+    let mut s = format!("{n:2}. ");
     if !m.is_empty() {
         s.push_str(&m);
         s.push_str(", ");
     }
-    s.push_str(&format!("priority {}", rule.priority));
-    let cookie = rule.cookie();
-    if cookie != 0 {
-        s.push_str(&format!(", cookie {cookie:#x}"));
+    s.push_str(&format!("priority {}", rule.priority()));
+    if rule.cookie != 0 {
+        s.push_str(&format!(", cookie {:#x}", rule.cookie));
     }
     s
 }
