@@ -4,6 +4,7 @@ pub mod extract;
 pub mod field;
 pub mod key;
 pub mod matching;
+pub mod odp;
 
 pub use extract::{Extra, Offsets, TunnelKey, extract};
 pub use field::{Field, FieldInfo, FieldValue, Subfield};
