@@ -9,7 +9,6 @@ mod hash;
 mod mpls;
 mod output;
 mod set;
-mod ttl;
 mod userspace;
 mod vlan;
 
@@ -171,7 +170,7 @@ impl Env {
                 return self.consume(packet, last, |env, p| env.actions(p, branch, depth));
             }
             DpAction::DecTtl { exception } => {
-                if ttl::decrement(&mut packet) {
+                if set::decrement_ttl(&mut packet) {
                     return Some(packet);
                 }
                 self.actions(packet, exception, depth);
