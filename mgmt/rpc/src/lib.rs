@@ -11,6 +11,7 @@ pub mod session;
 pub mod stream;
 mod sys;
 pub mod unixctl;
+pub mod vlog;
 
 pub use jsonrpc::{Connection, Message};
 pub use poll::{Interest, Poller, Waker};

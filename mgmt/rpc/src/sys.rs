@@ -11,3 +11,24 @@ pub fn epoll_delete(ep: &OwnedFd, raw: RawFd) {
         libc::epoll_ctl(ep.as_raw_fd(), libc::EPOLL_CTL_DEL, raw, std::ptr::null_mut());
     }
 }
+
+/// Longest formatted date.
+const DATE_MAX: usize = 256;
+
+/// `strftime(3)` of a time since the epoch. Empty if it does not fit.
+pub fn strftime(format: &str, secs: i64, local: bool) -> String {
+    let Ok(format) = std::ffi::CString::new(format) else { return String::new() };
+    let mut buf = [0u8; DATE_MAX];
+    // SAFETY: `tm` is filled by the reentrant conversions (all-zero is a valid value if they
+    // fail); strftime writes at most `buf.len()` bytes and reads the NUL-terminated format.
+    let n = unsafe {
+        let mut tm: libc::tm = std::mem::zeroed();
+        if local {
+            libc::localtime_r(&secs, &mut tm);
+        } else {
+            libc::gmtime_r(&secs, &mut tm);
+        }
+        libc::strftime(buf.as_mut_ptr().cast(), buf.len(), format.as_ptr(), &tm)
+    };
+    String::from_utf8_lossy(&buf[..n]).into_owned()
+}
