@@ -11,6 +11,7 @@ pub mod hdr;
 mod meta;
 pub mod mpls;
 pub mod segment;
+pub mod set;
 pub mod vlan;
 pub mod vnet;
 

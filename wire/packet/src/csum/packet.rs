@@ -90,7 +90,7 @@ pub fn validate_ip(packet: &mut Packet) -> bool {
 }
 
 /// Whether the L4 checksum is right, due, or absent; remembers what it found. Needs the L3 offset
-/// in the metadata. Fragments and protocols without a checksum are true.
+/// in the metadata. Fragments, protocols without a checksum and IPv6 packets on a source route are true.
 pub fn validate(packet: &mut Packet) -> bool {
     match packet.meta().csum {
         Csum::Good | Csum::Partial => return true,
@@ -110,7 +110,8 @@ fn l4_is_good(data: &[u8], l3_ofs: usize) -> bool {
         _ => return false,
     };
     let Some(l) = Layout::of_ip(data, l3_ofs, ethertype) else { return false };
-    if l.fragment {
+    // Behind a routing header the checksum is over a destination that is not looked up here.
+    if l.fragment || l.routing {
         return true;
     }
     let Some(at) = l4_csum_offset(l.proto) else { return true };
@@ -131,8 +132,7 @@ fn l4_is_good(data: &[u8], l3_ofs: usize) -> bool {
     }
 }
 
-/// Sum of the pseudo header of the IP packet that `l` describes. Behind an IPv6 routing header the
-/// destination is taken from the fixed header.
+/// Sum of the pseudo header of the IP packet that `l` describes.
 pub(crate) fn pseudo(data: &[u8], l: &Layout) -> u32 {
     let l3 = &data[l.l3_ofs..];
     let len = l.end - l.l4_ofs;

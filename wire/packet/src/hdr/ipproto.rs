@@ -15,5 +15,6 @@ pub const AH: u8 = 51;
 pub const ICMPV6: u8 = 58;
 pub const NO_NEXT: u8 = 59;
 pub const DSTOPTS: u8 = 60;
+pub const DCCP: u8 = 33;
 pub const SCTP: u8 = 132;
 pub const UDPLITE: u8 = 136;

@@ -79,7 +79,7 @@ pub struct Chain {
     /// Where it begins, from the IPv6 header. In a later fragment: where the fragment's data begins.
     pub l4_ofs: usize,
     pub frag: Option<Frag>,
-    /// A routing header is there: the destination in the checksum may be another than the header's.
+    /// A routing header with segments left: the destination in the checksum is another than the header's.
     pub routing: bool,
     /// Where the number of the last header stands.
     pub proto_at: usize,
@@ -97,7 +97,7 @@ impl Chain {
         for _ in 0..=MAX_EXTENSIONS {
             let len = match proto {
                 ipproto::HOPOPTS | ipproto::ROUTING | ipproto::DSTOPTS => {
-                    routing |= proto == ipproto::ROUTING;
+                    routing |= proto == ipproto::ROUTING && *l3.get(at + 3)? != 0;
                     usize::from(*l3.get(at + 1)?) * 8 + 8
                 }
                 ipproto::AH => usize::from(*l3.get(at + 1)?) * 4 + 8,

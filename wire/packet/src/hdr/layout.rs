@@ -25,7 +25,7 @@ pub struct Layout {
     pub fragment: bool,
     /// A fragment without L4 header.
     pub later_fragment: bool,
-    /// An IPv6 routing header is there.
+    /// An IPv6 routing header with segments left is there.
     pub routing: bool,
 }
 
