@@ -6,10 +6,12 @@
 mod device;
 pub mod dummy;
 mod egress;
+pub mod pair;
 pub mod pcap;
 mod registry;
 mod socket;
 mod tap;
+pub mod wrap;
 
 pub use device::{
     Changed, Device, DeviceError, DeviceStatus, Duplex, Polling, PortStats, RxQueue, Sent, TxOffloads, TxQueue,

@@ -219,6 +219,20 @@ impl Packet {
         p
     }
 
+    /// Asks the processor for the first line of metadata and of data, for a packet that is read soon.
+    #[inline]
+    pub fn prefetch(&self) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a prefetch reads nothing that the program sees, and the addresses are in the buffer: fresh data
+        // begins behind HEADROOM, so the head need not be read to find it.
+        unsafe {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            let head = self.head.as_ptr().cast::<i8>();
+            _mm_prefetch::<_MM_HINT_T0>(head);
+            _mm_prefetch::<_MM_HINT_T0>(head.add(HEAD + HEADROOM));
+        }
+    }
+
     /// Moves the data to a buffer with at least these rooms around it.
     #[cold]
     fn grow(&mut self, headroom: usize, tailroom: usize) {
