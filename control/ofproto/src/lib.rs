@@ -3,10 +3,29 @@
 //! [`Tables`] hold the rules; [`View`] is what translation reads: plain data, rebuilt by the one
 //! writer and swapped as a whole.
 
+mod bridge;
+mod bundle;
+pub mod conn;
+pub mod dump;
+mod flow_mod;
+mod handle;
+pub mod host;
+pub mod packet_in;
+mod port;
 pub mod rule;
 pub mod tables;
+#[cfg(test)]
+mod tests;
+mod turn;
 pub mod view;
 
+pub use bridge::{Ofproto, Settings};
+pub use conn::{Closed, ConnId, Connection, ControllerSpec, Kind};
+pub use dump::flow_stats;
+pub use host::Host;
+pub use packet_in::{PacketInJob, PacketInQueue};
+pub use port::PortSpec;
 pub use rule::{Rule, RuleRef, RuleStats};
 pub use tables::{N_TABLES, N_VISIBLE_TABLES, TABLE_INTERNAL, Table, Tables};
+pub use turn::Turn;
 pub use view::{BridgeId, BridgeView, BundleView, PortView, PriorityTags, SharedView, View, VlanMode};

@@ -64,6 +64,8 @@ pub struct Rule {
     modified: AtomicU64,
     idle_timeout_s: AtomicU16,
     hard_timeout_s: AtomicU16,
+    /// The time under which the bridge's timers know it; 0 if they do not.
+    pub(crate) timer: AtomicU64,
 }
 
 impl Rule {
@@ -79,6 +81,24 @@ impl Rule {
             modified: AtomicU64::new(now.0),
             idle_timeout_s: AtomicU16::new(0),
             hard_timeout_s: AtomicU16::new(0),
+            timer: AtomicU64::new(0),
+        }
+    }
+
+    /// What modifying the flow makes of it: the same, with other actions.
+    pub(crate) fn modified_by(&self, actions: Arc<Actions>, cookie: u64, reset_counts: bool, now: Nanos) -> Rule {
+        Rule {
+            table: self.table,
+            cookie,
+            actions,
+            flags: self.flags,
+            importance: self.importance,
+            created: self.created,
+            stats: if reset_counts { Arc::new(RuleStats::new(now)) } else { self.stats.clone() },
+            modified: AtomicU64::new(now.0),
+            idle_timeout_s: AtomicU16::new(self.idle_timeout_s()),
+            hard_timeout_s: AtomicU16::new(self.hard_timeout_s()),
+            timer: AtomicU64::new(0),
         }
     }
 
@@ -117,8 +137,9 @@ impl Rule {
         self.hard_timeout_s.load(Relaxed)
     }
 
-    /// Lowers the timeouts to at most these (0 leaves one alone), as `fin_timeout` does.
-    pub fn reduce_timeouts(&self, idle_s: u16, hard_s: u16) {
+    /// Lowers the timeouts to at most these (0 leaves one alone), as `fin_timeout` does. Callers use
+    /// [`crate::Tables::reduce_timeouts`], which also tells the timers.
+    pub(crate) fn reduce_timeouts(&self, idle_s: u16, hard_s: u16) {
         let lower = |a: &AtomicU16, to: u16| {
             if to != 0 {
                 let _ = a.fetch_update(Relaxed, Relaxed, |v| (v == 0 || v > to).then_some(to));
@@ -131,6 +152,11 @@ impl Rule {
     pub fn idle_expires(&self) -> Option<Nanos> {
         let s = self.idle_timeout_s();
         (s != 0).then(|| self.stats.used().saturating_add(Nanos::from_secs(u64::from(s))))
+    }
+
+    /// The earlier of the two.
+    pub(crate) fn expires(&self) -> Option<Nanos> {
+        [self.idle_expires(), self.hard_expires()].into_iter().flatten().min()
     }
 
     pub fn hard_expires(&self) -> Option<Nanos> {

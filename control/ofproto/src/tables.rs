@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use fv_classifier::{Classifier, ClsRule, MiniMatch, Version};
 use fv_core::Nanos;
 use fv_flow::{FlowKey, FlowMask, Match};
+use fv_openflow::Actions;
 use fv_openflow::action::{Action, Controller, PacketInReason};
 use fv_openflow::msg::table::TableMiss;
-use fv_openflow::{Actions, msg::FlowModFlags};
 use parking_lot::Mutex;
 
 use crate::rule::{Rule, RuleRef};
@@ -100,7 +100,12 @@ pub struct Tables {
     tables: Box<[Table]>,
     version: AtomicU64,
     internal: Internal,
+    /// Rules whose timeouts were lowered since the timers last looked.
+    reduced: Mutex<Vec<RuleRef>>,
 }
+
+/// More lowered timeouts than this are not noted one by one; the timers find them when they are due.
+const MAX_REDUCED: usize = 65_536;
 
 /// Rules that translation ends at when no flow decides; they are in table 254.
 struct Internal {
@@ -135,7 +140,7 @@ impl Tables {
         let mut not_recirculated = Match::default();
         not_recirculated.mask.0.dp.base.recirc_id = u32::MAX;
         add(&not_recirculated, 2, vec![]);
-        Tables { tables, version: AtomicU64::new(Version::MIN.0), internal }
+        Tables { tables, version: AtomicU64::new(Version::MIN.0), internal, reduced: Mutex::default() }
     }
 
     /// What lookups should see now.
@@ -183,15 +188,24 @@ impl Tables {
         &self.internal.drop_frags
     }
 
+    /// Lowers a rule's timeouts to at most these (0 leaves one alone), as `fin_timeout` does. From any
+    /// thread.
+    pub fn reduce_timeouts(&self, rule: &RuleRef, idle_s: u16, hard_s: u16) {
+        rule.reduce_timeouts(idle_s, hard_s);
+        let mut r = self.reduced.lock();
+        if r.len() < MAX_REDUCED {
+            r.push(rule.clone());
+        }
+    }
+
+    pub(crate) fn take_reduced(&self) -> Vec<RuleRef> {
+        std::mem::take(&mut *self.reduced.lock())
+    }
+
     /// Flows that controllers can see.
     pub fn flow_count(&self) -> usize {
         self.visible().map(|(_, t)| t.cls.len()).sum()
     }
-}
-
-/// Whether a flow-mod flag keeps packet or byte counts from being kept.
-pub fn hides_counts(f: FlowModFlags) -> (bool, bool) {
-    (f.has(FlowModFlags::NO_PKT_COUNTS), f.has(FlowModFlags::NO_BYT_COUNTS))
 }
 
 #[cfg(test)]

@@ -1,0 +1,86 @@
+//! Replies that may be long: flows are turned into messages while the peer reads them.
+
+use fv_core::Nanos;
+use fv_openflow::msg::flow::{FlowModFlags, FlowStats};
+use fv_openflow::msg::stats::Multipart;
+use fv_openflow::msg::{Body, Reply};
+
+use crate::conn::{Connection, TX_HIGH};
+use crate::rule::RuleRef;
+
+/// Flows in one message; the largest has a 64 KiB list of actions of its own.
+const CHUNK_BYTES: usize = 48 << 10;
+/// What a flow takes besides actions, at most about: a match of all fields.
+const FLOW_BYTES: usize = 600;
+
+pub(crate) struct Dump {
+    xid: u32,
+    nx: bool,
+    now: Nanos,
+    rules: std::iter::Peekable<std::vec::IntoIter<RuleRef>>,
+}
+
+impl Dump {
+    /// Statistics of `rules` as of `now`; `nx` in Nicira's form.
+    pub(crate) fn new(xid: u32, nx: bool, rules: Vec<RuleRef>, now: Nanos) -> Dump {
+        Dump { xid, nx, now, rules: rules.into_iter().peekable() }
+    }
+
+    fn next_part(&mut self) -> Body {
+        let mut flows = Vec::new();
+        let mut bytes = 0;
+        while let Some(r) = self.rules.peek() {
+            // A guess from the number of actions; the encoder splits what is still too long.
+            let size = FLOW_BYTES + r.actions.len() * 64;
+            if !flows.is_empty() && bytes + size > CHUNK_BYTES {
+                break;
+            }
+            bytes += size;
+            flows.push(flow_stats(r, self.now));
+            self.rules.next();
+        }
+        let more = self.rules.peek().is_some();
+        let body = if self.nx { Reply::NxFlow(flows) } else { Reply::Flow(flows) };
+        Body::MultipartReply(Multipart { more, body })
+    }
+}
+
+impl Connection {
+    /// Goes on with the reply under way; true when it is complete.
+    pub(crate) fn continue_dump(&mut self) -> bool {
+        while self.output().len() < TX_HIGH && self.closed().is_none() {
+            let Some(d) = &mut self.dump else { return true };
+            let part = d.next_part();
+            let (xid, done) = (d.xid, d.rules.peek().is_none());
+            self.reply(xid, part);
+            if done {
+                self.dump = None;
+                return true;
+            }
+        }
+        self.dump.is_none()
+    }
+}
+
+/// What a statistics reply says of a rule.
+pub fn flow_stats(r: &RuleRef, now: Nanos) -> FlowStats {
+    let age = now.saturating_sub(r.created);
+    let seconds = |t: Nanos| Some(now.saturating_sub(t).secs().min(0xffff) as u16);
+    FlowStats {
+        match_: r.matches().expand(),
+        cookie: r.cookie,
+        table: r.table,
+        priority: r.priority().clamp(0, 0xffff) as u16,
+        duration_s: age.secs().min(u64::from(u32::MAX)) as u32,
+        duration_ns: (age.0 % 1_000_000_000) as u32,
+        idle_timeout_s: r.idle_timeout_s(),
+        hard_timeout_s: r.hard_timeout_s(),
+        idle_age_s: seconds(r.stats.used()),
+        hard_age_s: seconds(r.modified()),
+        importance: r.importance,
+        flags: FlowModFlags(r.flags.0),
+        packets: r.stats.packets(),
+        bytes: r.stats.bytes(),
+        actions: (*r.actions).clone(),
+    }
+}

@@ -1,0 +1,445 @@
+//! Requests of connections, carried out.
+
+use fv_core::{Nanos, OfPort, TableId};
+use fv_openflow::msg::flow::{AggregateStats, FlowModFlags, FlowStatsRequest, NO_BUFFER};
+use fv_openflow::msg::packet::PacketOut;
+use fv_openflow::msg::session::{Capabilities, Config, Features};
+use fv_openflow::msg::stats::{Multipart, QUEUE_ALL, Reply, Request};
+use fv_openflow::msg::table::{TableDesc, TableFeatures, TableInstructions, TableMod, TableStats};
+use fv_openflow::msg::{Body, FlowMod, FlowModCommand, FragHandling, Message, Role};
+use fv_openflow::{OfError, Version};
+
+use crate::bridge::Ofproto;
+use crate::bundle::Outcome;
+use crate::conn::{Connection, Received, xid_of};
+use crate::dump::Dump;
+use crate::flow_mod::Criteria;
+use crate::host::Host;
+use crate::rule::RuleRef;
+use crate::tables::N_VISIBLE_TABLES;
+
+/// Flows that a table is said to hold.
+const MAX_FLOWS_SHOWN: u32 = 1_000_000;
+/// Statistics of one message: entries that surely fit.
+const PORTS_PER_REPLY: usize = 300;
+
+impl Ofproto {
+    /// Carries out one message of `c`, which is not among the connections meanwhile.
+    pub(crate) fn handle(&mut self, c: &mut Connection, r: Received, now: Nanos, host: &mut dyn Host) {
+        let result = match r.message {
+            Ok(m) => self.handle_message(c, m, now, host),
+            Err(e) => Err(e),
+        };
+        if let Err(e) = result {
+            c.error(xid_of(&r.frame), e, &r.frame);
+        }
+    }
+
+    fn handle_message(
+        &mut self,
+        c: &mut Connection,
+        m: Message,
+        now: Nanos,
+        host: &mut dyn Host,
+    ) -> Result<(), OfError> {
+        let xid = m.xid;
+        match m.body {
+            // What only we may say, and what needs no answer.
+            Body::Error(_) | Body::FlowAge | Body::EchoReply(_) | Body::Hello(_) => Ok(()),
+            Body::EchoRequest(data) => {
+                c.reply(xid, Body::EchoReply(data));
+                Ok(())
+            }
+            Body::FeaturesRequest => {
+                let f = self.features(c);
+                c.reply(xid, Body::FeaturesReply(Box::new(f)));
+                Ok(())
+            }
+            Body::GetConfigRequest => {
+                let old = c.version().is_some_and(|v| v == Version::V11 || v == Version::V12);
+                c.reply(
+                    xid,
+                    Body::GetConfigReply(Config {
+                        frags: self.frags,
+                        invalid_ttl_to_controller: old.then_some(c.invalid_ttl),
+                        miss_send_len: c.miss_send_len,
+                    }),
+                );
+                Ok(())
+            }
+            Body::SetConfig(cfg) => {
+                self.set_config(c, &cfg);
+                Ok(())
+            }
+            Body::BarrierRequest => {
+                self.commit(host);
+                self.publish_view(host);
+                self.conns.deliver();
+                c.reply(xid, Body::BarrierReply);
+                Ok(())
+            }
+            Body::PacketOut(p) => self.packet_out(c, &p, host),
+            Body::Resume(p) => {
+                self.commit(host);
+                host.resume(self.id(), &p)
+            }
+            Body::FlowMod(fm) => {
+                reject_secondary(c)?;
+                let fm = by_version(*fm, c.version());
+                self.flow_mod(now, &fm)?;
+                self.after_flow_mod(&fm)
+            }
+            Body::PortMod(p) => {
+                reject_secondary(c)?;
+                self.port_mod(&p, host)
+            }
+            Body::TableMod(t) => {
+                reject_secondary(c)?;
+                self.table_mod(&t)
+            }
+            Body::MultipartRequest(r) => self.multipart(c, xid, r, now, host),
+            Body::RoleRequest(r) => {
+                let reply = self.conns.request_role(c, &r)?;
+                c.reply(xid, Body::RoleReply(reply));
+                Ok(())
+            }
+            Body::GetAsyncRequest => {
+                c.reply(xid, Body::GetAsyncReply(c.masks()));
+                Ok(())
+            }
+            Body::SetAsync(a) => {
+                c.set_masks(&a);
+                Ok(())
+            }
+            Body::BundleControl(b) => {
+                let outcome = c.bundles.control(&b, now)?;
+                self.bundle(c, xid, outcome, now)
+            }
+            Body::BundleAdd(b) => {
+                reject_secondary(c)?;
+                c.bundles.add(*b, now)
+            }
+            Body::SetFlowFormat(_) => Ok(()),
+            Body::FlowModTableId(on) => {
+                c.table_id_in_command = on;
+                Ok(())
+            }
+            Body::SetPacketInFormat(f) => {
+                c.packet_in_format = f;
+                Ok(())
+            }
+            Body::SetControllerId(id) => {
+                c.controller_id = id;
+                Ok(())
+            }
+            Body::CtFlushZone(_) => Err(OfError::BrcBadSubtype),
+            Body::FeaturesReply(_)
+            | Body::GetConfigReply(_)
+            | Body::BarrierReply
+            | Body::PacketIn(_)
+            | Body::FlowRemoved(_)
+            | Body::PortStatus(_)
+            | Body::MultipartReply(_)
+            | Body::RoleReply(_)
+            | Body::RoleStatus(_)
+            | Body::GetAsyncReply(_) => Err(OfError::BrcBadType),
+        }
+    }
+
+    fn features(&self, c: &Connection) -> Features {
+        let v = c.version().unwrap_or(Version::V10);
+        let mut bits =
+            Capabilities::FLOW_STATS | Capabilities::TABLE_STATS | Capabilities::PORT_STATS | Capabilities::QUEUE_STATS;
+        if v <= Version::V11 {
+            bits |= Capabilities::ARP_MATCH_IP;
+        }
+        if v >= Version::V11 {
+            bits |= Capabilities::GROUP_STATS;
+        }
+        if v >= Version::V14 {
+            bits |= Capabilities::BUNDLES;
+        }
+        Features {
+            datapath_id: self.settings.dpid,
+            n_buffers: 0,
+            n_tables: N_VISIBLE_TABLES as u8,
+            auxiliary_id: 0,
+            capabilities: Capabilities(bits),
+            // OUTPUT to ENQUEUE: all twelve of OpenFlow 1.0.
+            actions: 0xfff,
+            ports: if v < Version::V13 { self.ports.values().map(|p| p.desc()).collect() } else { Vec::new() },
+        }
+    }
+
+    fn set_config(&mut self, c: &mut Connection, cfg: &Config) {
+        // A tool that only wants packets must not change the switch for all.
+        if c.role != Role::Secondary && cfg.frags != self.frags && cfg.frags != FragHandling::Reassemble {
+            self.frags = cfg.frags;
+            self.view_dirty = true;
+        }
+        if let Some(on) = cfg.invalid_ttl_to_controller {
+            c.invalid_ttl = on;
+        }
+        c.miss_send_len = cfg.miss_send_len;
+    }
+
+    fn packet_out(&mut self, c: &Connection, p: &PacketOut, host: &mut dyn Host) -> Result<(), OfError> {
+        reject_secondary(c)?;
+        if p.buffer_id != NO_BUFFER {
+            return Err(OfError::BrcBufferUnknown);
+        }
+        let port = p.in_port();
+        let ok = port.0 < 0xff00 || matches!(port, OfPort::LOCAL | OfPort::NONE | OfPort::CONTROLLER);
+        if !ok {
+            return Err(OfError::BrcBadPort);
+        }
+        self.check_actions(&p.actions, 0)?;
+        self.commit(host);
+        self.publish_view(host);
+        host.packet_out(self.id(), p)
+    }
+
+    /// No packet is ever buffered, so that a flow-mod cannot release one.
+    fn after_flow_mod(&self, fm: &FlowMod) -> Result<(), OfError> {
+        let released = fm.buffer_id != NO_BUFFER && !fm.command.is_delete();
+        if released { Err(OfError::BrcBufferUnknown) } else { Ok(()) }
+    }
+
+    fn table_mod(&mut self, m: &TableMod) -> Result<(), OfError> {
+        let all = m.table == TableId(0xff);
+        if !all && usize::from(m.table.0) >= N_VISIBLE_TABLES {
+            return Err(OfError::TmfcBadTable);
+        }
+        for (id, t) in self.tables.visible() {
+            if all || TableId(id) == m.table {
+                t.set_miss(m.miss);
+                if let Some(on) = m.eviction {
+                    t.set_evicts(on);
+                }
+            }
+        }
+        self.view_dirty = true;
+        Ok(())
+    }
+
+    fn bundle(&mut self, c: &mut Connection, xid: u32, o: Outcome, now: Nanos) -> Result<(), OfError> {
+        let reply = match o {
+            Outcome::Reply(r) => r,
+            Outcome::Commit(mods, r) => {
+                reject_secondary(c)?;
+                let (xids, mods): (Vec<_>, Vec<_>) =
+                    mods.into_iter().map(|(x, m)| (x, by_version(m, c.version()))).unzip();
+                if let Err((i, e)) = self.flow_mods(now, &mods) {
+                    // First what was wrong, in the name of the message that was, then that all failed.
+                    c.error(xids.get(i).copied().unwrap_or(xid), e, &[]);
+                    return Err(OfError::BfcMsgFailed);
+                }
+                r
+            }
+        };
+        c.reply(xid, Body::BundleControl(reply));
+        Ok(())
+    }
+
+    fn multipart(
+        &mut self,
+        c: &mut Connection,
+        xid: u32,
+        r: Multipart<Request>,
+        now: Nanos,
+        host: &mut dyn Host,
+    ) -> Result<(), OfError> {
+        self.commit(host);
+        let body = match r.body {
+            Request::Desc => Reply::Desc(self.settings.desc.clone()),
+            Request::Flow(f) => return self.dump_flows(c, xid, &f, false, now, host),
+            Request::NxFlow(f) => return self.dump_flows(c, xid, &f, true, now, host),
+            Request::Aggregate(f) => Reply::Aggregate(self.aggregate(&f, host)?),
+            Request::NxAggregate(f) => Reply::NxAggregate(self.aggregate(&f, host)?),
+            Request::Table => Reply::Table(self.table_stats(host)),
+            Request::Port(p) => return self.port_stats(c, xid, p, now, host),
+            Request::Queue { port, queue } => self.queue_stats(port, queue, now, host)?,
+            Request::PortDesc(p) => {
+                let all = self.ports.values().filter(|x| p == OfPort::NONE || x.view.ofp == p);
+                Reply::PortDesc(all.map(|x| x.desc()).collect())
+            }
+            Request::TableFeatures(set) if set.is_empty() => {
+                let all = (0..N_VISIBLE_TABLES as u8).map(|t| self.table_features(t)).collect();
+                Reply::TableFeatures(all)
+            }
+            Request::TableFeatures(_) => return Err(OfError::TffcEperm),
+            Request::TableDesc => Reply::TableDesc(
+                self.tables
+                    .visible()
+                    .map(|(id, t)| TableDesc {
+                        table: TableId(id),
+                        eviction: t.evicts(),
+                        // Other, importance, lifetime.
+                        eviction_flags: 0x7,
+                        vacancy: None,
+                    })
+                    .collect(),
+            ),
+        };
+        c.reply(xid, Body::MultipartReply(Multipart { more: false, body }));
+        Ok(())
+    }
+
+    fn requested(&mut self, f: &FlowStatsRequest, host: &mut dyn Host) -> Result<Vec<RuleRef>, OfError> {
+        host.pull_stats(self.id());
+        self.select(
+            &Criteria {
+                table: f.table,
+                match_: &f.match_,
+                cookie: f.cookie,
+                cookie_mask: f.cookie_mask,
+                out_port: f.out_port,
+                out_group: f.out_group,
+                strict: None,
+            },
+            self.tables.version(),
+        )
+    }
+
+    fn dump_flows(
+        &mut self,
+        c: &mut Connection,
+        xid: u32,
+        f: &FlowStatsRequest,
+        nx: bool,
+        now: Nanos,
+        host: &mut dyn Host,
+    ) -> Result<(), OfError> {
+        let rules = self.requested(f, host)?;
+        c.dump = Some(Dump::new(xid, nx, rules, now));
+        c.continue_dump();
+        Ok(())
+    }
+
+    fn aggregate(&mut self, f: &FlowStatsRequest, host: &mut dyn Host) -> Result<AggregateStats, OfError> {
+        let rules = self.requested(f, host)?;
+        let hidden = |r: &RuleRef, flag| r.flags.has(flag);
+        let (mut a, mut unknown) = (AggregateStats::default(), (false, false));
+        for r in &rules {
+            a.flows = a.flows.saturating_add(1);
+            match hidden(r, FlowModFlags::NO_PKT_COUNTS) {
+                true => unknown.0 = true,
+                false => a.packets = a.packets.wrapping_add(r.stats.packets()),
+            }
+            match hidden(r, FlowModFlags::NO_BYT_COUNTS) {
+                true => unknown.1 = true,
+                false => a.bytes = a.bytes.wrapping_add(r.stats.bytes()),
+            }
+        }
+        if unknown.0 {
+            a.packets = u64::MAX;
+        }
+        if unknown.1 {
+            a.bytes = u64::MAX;
+        }
+        Ok(a)
+    }
+
+    fn table_stats(&mut self, host: &mut dyn Host) -> Vec<(TableStats, TableFeatures)> {
+        host.pull_stats(self.id());
+        let stats = |id: u8| {
+            let t = self.tables.table(id)?;
+            let (lookups, matched) = t.counters();
+            let active = t.cls.len().min(u32::MAX as usize) as u32;
+            Some(TableStats { table: TableId(id), active, lookups, matched })
+        };
+        (0..N_VISIBLE_TABLES as u8).filter_map(|id| Some((stats(id)?, self.table_features(id)))).collect()
+    }
+
+    fn table_features(&self, id: u8) -> TableFeatures {
+        let t = self.tables.table(id);
+        let instructions = TableInstructions {
+            next: (id.saturating_add(1)..N_VISIBLE_TABLES as u8).collect(),
+            // Meter, apply, clear, write, write_metadata, and goto where there is a table to go to.
+            instructions: if usize::from(id) + 1 < N_VISIBLE_TABLES { 0x7e } else { 0x7c },
+            ..TableInstructions::default()
+        };
+        TableFeatures {
+            table: TableId(id),
+            name: t.map(|t| t.name()).filter(|n| !n.is_empty()).unwrap_or_else(|| format!("table{id}")),
+            metadata_match: u64::MAX,
+            metadata_write: u64::MAX,
+            max_entries: t
+                .map(|t| t.max_flows())
+                .filter(|n| *n != usize::MAX)
+                .map_or(MAX_FLOWS_SHOWN, |n| n.min(u32::MAX as usize) as u32),
+            miss: t.map(|t| t.miss()).unwrap_or_default(),
+            supports_eviction: true,
+            supports_vacancy: false,
+            nonmiss: instructions.clone(),
+            table_miss: instructions,
+            ..TableFeatures::default()
+        }
+    }
+
+    fn port_stats(
+        &mut self,
+        c: &mut Connection,
+        xid: u32,
+        port: OfPort,
+        now: Nanos,
+        host: &mut dyn Host,
+    ) -> Result<(), OfError> {
+        let id = self.id();
+        // LOCAL sorts last by number but is reported first.
+        let mut ports: Vec<_> = self.ports.values().filter(|p| port == OfPort::NONE || p.view.ofp == port).collect();
+        ports.sort_by_key(|p| (p.view.ofp != OfPort::LOCAL, p.view.ofp));
+        let all: Vec<_> = ports
+            .into_iter()
+            .filter_map(|p| {
+                let mut s = host.port_stats(id, p.view.ofp)?;
+                s.duration_ns.get_or_insert(now.saturating_sub(p.created).0);
+                Some(s)
+            })
+            .collect();
+        let n = all.len().div_ceil(PORTS_PER_REPLY).max(1);
+        for i in 0..n {
+            let part = all.iter().skip(i * PORTS_PER_REPLY).take(PORTS_PER_REPLY).copied().collect();
+            c.reply(xid, Body::MultipartReply(Multipart { more: i + 1 < n, body: Reply::Port(part) }));
+        }
+        Ok(())
+    }
+
+    fn queue_stats(&self, port: OfPort, queue: u32, now: Nanos, host: &mut dyn Host) -> Result<Reply, OfError> {
+        if port != OfPort::NONE && !self.ports.contains_key(&port) {
+            return Err(OfError::QofcBadPort);
+        }
+        let mut all = Vec::new();
+        for p in self.ports.values().filter(|p| port == OfPort::NONE || p.view.ofp == port) {
+            for mut q in host.queue_stats(self.id(), p.view.ofp) {
+                if queue == QUEUE_ALL || q.queue == queue {
+                    q.duration_ns.get_or_insert(now.saturating_sub(p.created).0);
+                    all.push(q);
+                }
+            }
+        }
+        // Asking for one queue of one port that it has not is an error, a wildcard finds nothing.
+        if all.is_empty() && queue != QUEUE_ALL && port != OfPort::NONE {
+            return Err(OfError::QofcBadQueue);
+        }
+        Ok(Reply::Queue(all))
+    }
+}
+
+fn reject_secondary(c: &Connection) -> Result<(), OfError> {
+    if c.role == Role::Secondary { Err(OfError::BrcIsSecondary) } else { Ok(()) }
+}
+
+/// The counters of a flow that is added over another start anew in OpenFlow 1.0, and in 1.1 also
+/// those of modified ones; later versions say so by a flag.
+fn by_version(mut fm: FlowMod, v: Option<Version>) -> FlowMod {
+    let resets = match v {
+        Some(Version::V10) => fm.command == FlowModCommand::Add,
+        Some(Version::V11) => !fm.command.is_delete(),
+        _ => false,
+    };
+    if resets {
+        fm.flags = fm.flags.with(FlowModFlags::RESET_COUNTS);
+    }
+    fm
+}

@@ -1,0 +1,137 @@
+//! The bridge's turn: connections are served in small portions, so that none delays the others.
+
+use fv_core::Nanos;
+
+use crate::bridge::Ofproto;
+use crate::conn::{Closed, ConnId, Connection, ControllerSpec, Kind};
+use crate::host::Host;
+use crate::packet_in::PacketInJob;
+
+/// Messages of one connection before the next one has its turn.
+const PORTION: usize = 16;
+
+/// What is left to do after a turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Turn {
+    /// There is input that the budget did not reach.
+    pub more: bool,
+    /// When time alone will give something to do.
+    pub next: Option<Nanos>,
+}
+
+impl Ofproto {
+    /// Serves at most `budget` messages of all connections together, expires flows, and publishes what
+    /// changed.
+    pub fn turn(&mut self, now: Nanos, budget: usize, host: &mut dyn Host) -> Turn {
+        self.collect_garbage();
+        let mut left = budget;
+        let n = self.conns.len();
+        let start = self.conns.turn;
+        self.conns.turn = if n == 0 { 0 } else { (start + 1) % n };
+        let mut busy = true;
+        while busy && left > 0 {
+            busy = false;
+            for i in (0..n).map(|i| (start + i) % n) {
+                let Some(mut c) = self.conns.take(i) else { continue };
+                let served = self.serve(&mut c, PORTION.min(left), now, host);
+                left -= served;
+                busy |= served > 0;
+                self.conns.put_back(i, c);
+                self.conns.deliver();
+            }
+        }
+        self.commit(host);
+        let next = self.expire(now, host);
+        let tick = self.tick(now);
+        self.commit(host);
+        self.conns.deliver();
+        self.publish_view(host);
+        let more = self.conns.iter().any(Connection::has_input);
+        Turn { more, next: [next, tick].into_iter().flatten().min() }
+    }
+
+    fn serve(&mut self, c: &mut Connection, portion: usize, now: Nanos, host: &mut dyn Host) -> usize {
+        let mut n = 0;
+        if c.dump.is_some() {
+            c.continue_dump();
+        }
+        while n < portion {
+            let Some(m) = c.next_message(now) else { break };
+            self.handle(c, m, now, host);
+            n += 1;
+        }
+        n
+    }
+
+    fn tick(&mut self, now: Nanos) -> Option<Nanos> {
+        let next = self.conns.tick(now);
+        let failing = self.conns.failure(now);
+        let (on, at) = match failing {
+            Some((away, limit)) if !self.settings.fail_secure => {
+                (away >= limit, (away < limit).then(|| now.saturating_add(limit - away)))
+            }
+            _ => (false, None),
+        };
+        if on && !self.is_fail_open() {
+            log::warn!(
+                "{}: could not connect to controller for {} seconds, failing open",
+                self.name(),
+                failing.map_or(0, |f| f.0.secs())
+            );
+        }
+        self.set_fail_open(on, now);
+        [next, at].into_iter().flatten().min()
+    }
+
+    /// The configured active controllers. Going from none to some or back flushes the flows.
+    pub fn set_controllers(&mut self, specs: Vec<ControllerSpec>, now: Nanos) {
+        if self.conns.set_controllers(specs, now) {
+            self.flush_flows(now);
+        }
+        self.view_dirty = true;
+    }
+
+    /// A stream was opened. `name` is the target of the controller that it belongs to. The hello is in
+    /// its output.
+    pub fn connect(&mut self, kind: Kind, name: &str, now: Nanos) -> ConnId {
+        self.conns.add(kind, name, now)
+    }
+
+    /// The stream is gone.
+    pub fn disconnect(&mut self, id: ConnId) {
+        self.conns.remove(id);
+    }
+
+    /// Bytes came. Hand in no more while [`Connection::wants_read`] is false.
+    pub fn receive(&mut self, id: ConnId, bytes: &[u8], now: Nanos) {
+        if let Some(c) = self.conns.get_mut(id) {
+            c.receive(bytes, now);
+        }
+    }
+
+    pub fn connection(&self, id: ConnId) -> Option<&Connection> {
+        self.conns.get(id)
+    }
+
+    /// The first `n` bytes of the connection's output were sent.
+    pub fn sent(&mut self, id: ConnId, n: usize) {
+        if let Some(c) = self.conns.get_mut(id) {
+            c.sent(n);
+        }
+    }
+
+    /// Why the stream is to be closed, once its output was sent as far as possible.
+    pub fn closed(&self, id: ConnId) -> Option<Closed> {
+        self.conns.get(id).and_then(Connection::closed)
+    }
+
+    /// Makes all connections start anew, as `bridge/reconnect` does.
+    pub fn reconnect(&mut self) {
+        self.conns.close_all(Closed::Removed);
+    }
+
+    /// A packet for controllers, from the queue that workers push to.
+    pub fn packet_in(&mut self, job: &PacketInJob, now: Nanos) {
+        self.conns.packet_in(job, now);
+    }
+}
