@@ -5,6 +5,7 @@ pub mod field;
 pub mod key;
 pub mod matching;
 pub mod odp;
+pub mod text;
 
 pub use extract::{Extra, Offsets, TunnelKey, extract};
 pub use field::{Field, FieldInfo, FieldValue, Subfield};

@@ -149,9 +149,9 @@ fields! {
         Full, Decimal, None, rw, NXM, [nxoxm(13, "NXOXM_ET_ERSPAN_DIR")];
     TunErspanHwid ["tun_erspan_hwid"] 1/6 @ dp.misc.erspan_hwid, 1, Native >> 0;
         Full, Hex, None, rw, NXM, [nxoxm(14, "NXOXM_ET_ERSPAN_HWID")];
-    TunGtpuFlags ["tun_gtpu_flags"] 1/8 @ dp.misc.gtpu_flags, 1, Native >> 0;
+    TunGtpuFlags ["tun_gtpu_flags", "gtpu_flags"] 1/8 @ dp.misc.gtpu_flags, 1, Native >> 0;
         Full, Hex, None, ro, NXM, [nxoxm(15, "NXOXM_ET_GTPU_FLAGS")];
-    TunGtpuMsgtype ["tun_gtpu_msgtype"] 1/8 @ dp.misc.gtpu_msgtype, 1, Native >> 0;
+    TunGtpuMsgtype ["tun_gtpu_msgtype", "gtpu_msgtype"] 1/8 @ dp.misc.gtpu_msgtype, 1, Native >> 0;
         Full, Decimal, None, ro, NXM, [nxoxm(16, "NXOXM_ET_GTPU_MSGTYPE")];
     Metadata ["metadata"] 8/64 @ pipe.metadata, 8, Be >> 0;
         Full, Hex, None, rw, O11M, [oxm(2, "OXM_OF_METADATA")];
@@ -310,9 +310,9 @@ fields! {
     UdpDst ["udp_dst"] 2/16 @ dp.base.tp_dst, 2, Be >> 0;
         Full, Decimal, Udp, rw, ALL, [nxm0(12, "NXM_OF_UDP_DST"), oxm(16, "OXM_OF_UDP_DST")];
     SctpSrc ["sctp_src"] 2/16 @ dp.base.tp_src, 2, Be >> 0;
-        Full, Decimal, Sctp, rw, ALL, [oxm(17, "OXM_OF_SCTP_SRC")];
+        Full, Decimal, Sctp, rw, O11, [oxm(17, "OXM_OF_SCTP_SRC")];
     SctpDst ["sctp_dst"] 2/16 @ dp.base.tp_dst, 2, Be >> 0;
-        Full, Decimal, Sctp, rw, ALL, [oxm(18, "OXM_OF_SCTP_DST")];
+        Full, Decimal, Sctp, rw, O11, [oxm(18, "OXM_OF_SCTP_DST")];
     Icmpv4Type ["icmp_type"] 1/8 @ dp.base.tp_src, 2, Be >> 0;
         Exact, Decimal, Icmpv4, rw, ALL, [nxm0(13, "NXM_OF_ICMP_TYPE"), oxm(19, "OXM_OF_ICMPV4_TYPE")];
     Icmpv4Code ["icmp_code"] 1/8 @ dp.base.tp_dst, 2, Be >> 0;

@@ -8,6 +8,7 @@ mod tests;
 
 pub use format::{Names, format, format_mac};
 pub use parse::{Fit, OdpError, Parsed, parse};
+pub(crate) use parse_attr::one_mac;
 
 /// Bit names of `tcp_flags`, the least significant first.
 pub const TCP_FLAGS: [&str; 12] =
