@@ -38,14 +38,14 @@ impl Peer for Reference {
     fn collect(&mut self) -> [Vec<Value>; 2] {
         let mut out = [vec![], vec![]];
         for _ in 0..3 {
-            for i in 0..2 {
+            for (i, out) in out.iter_mut().enumerate() {
                 self.conns[i].send(&json!({"id": "sync", "method": "echo", "params": []}));
                 let end = Instant::now() + support::PATIENCE;
                 let mut synced = false;
                 while !synced && !self.conns[i].closed {
                     assert!(Instant::now() < end);
                     for m in self.conns[i].receive() {
-                        if m["id"] == "sync" { synced = true } else { out[i].push(m) }
+                        if m["id"] == "sync" { synced = true } else { out.push(m) }
                     }
                 }
             }
