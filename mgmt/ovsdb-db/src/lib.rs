@@ -5,4 +5,5 @@
 
 pub mod client;
 pub mod log;
+pub mod remote;
 pub mod server;

@@ -165,12 +165,16 @@ impl Journal for LogFile {
         }
     }
 
+    fn compact(&mut self, db: &Database, wall_ms: u64) -> Result<(), String> {
+        LogFile::compact(self, db, wall_ms).map_err(|e| format!("{}: {e}", self.path.display()))
+    }
+
     fn applied(&mut self, db: &Database, wall_ms: u64) {
         if !self.should_compact() {
             return;
         }
         let before = self.end;
-        match self.compact(db, wall_ms) {
+        match LogFile::compact(self, db, wall_ms) {
             Ok(()) => ::log::info!("{}: compacted from {before} to {} bytes", self.path.display(), self.end),
             Err(e) => {
                 // Not before it has doubled again: a full disk is not asked at every commit.

@@ -108,9 +108,14 @@ impl Session {
 
     /// False, and the message is lost, if there is no connection now.
     pub fn send(&mut self, m: &Message) -> bool {
+        self.send_text(&m.to_text())
+    }
+
+    /// Like `send`, for text that is one message already.
+    pub fn send_text(&mut self, text: &str) -> bool {
         match &mut self.io {
             Wire::Up(c) if c.closed().is_none() => {
-                c.send(m);
+                c.send_text(text);
                 true
             }
             _ => false,

@@ -30,6 +30,13 @@ struct Select {
 }
 
 impl Select {
+    fn add(&mut self, o: Select) {
+        self.initial |= o.initial;
+        self.insert |= o.insert;
+        self.delete |= o.delete;
+        self.modify |= o.modify;
+    }
+
     fn from_json(json: Option<&Value>, table: &str) -> Result<Select> {
         let Some(json) = json else { return Ok(Select { initial: true, insert: true, delete: true, modify: true }) };
         let mut p = Parser::new(json, format!("table {table} select"))?;
@@ -48,6 +55,8 @@ impl Select {
 #[derive(Clone, Debug)]
 struct TableMonitor {
     columns: Vec<(usize, Select)>,
+    /// What any of the requests selects: rows are reported by it, even without columns.
+    rows: Select,
     condition: Condition,
 }
 
@@ -85,7 +94,7 @@ impl Monitor {
         let mut updates = Map::new();
         for (t, m) in &self.tables {
             let columns = m.columns(|s| s.initial);
-            if !m.columns.iter().any(|c| c.1.initial) {
+            if !m.rows.initial {
                 continue;
             }
             let ts = &self.schema.tables[*t];
@@ -174,7 +183,8 @@ impl Monitor {
 
 impl TableMonitor {
     fn from_json(ts: &TableSchema, version: Version, json: &Value) -> Result<TableMonitor> {
-        let mut m = TableMonitor { columns: Vec::new(), condition: Condition::default() };
+        let nothing = Select { initial: false, insert: false, delete: false, modify: false };
+        let mut m = TableMonitor { columns: Vec::new(), rows: nothing, condition: Condition::default() };
         let one = std::slice::from_ref(json);
         let requests = json.as_array().map_or(one, Vec::as_slice);
         let mut all = requests.is_empty();
@@ -184,6 +194,7 @@ impl TableMonitor {
             let columns = p.optional("columns", Kind::ARRAY)?;
             let select = Select::from_json(p.optional("select", Kind::OBJECT)?, &ts.name)?;
             p.finish()?;
+            m.rows.add(select);
             m.add_columns(ts, columns, select)?;
             match clauses.map(|c| Condition::from_json(ts, c, None)).transpose()? {
                 Some(c) if !c.clauses.is_empty() => m.condition.clauses.extend(c.clauses),
@@ -222,20 +233,20 @@ impl TableMonitor {
         match (seen(&c.old), seen(&c.new)) {
             (None, None) => None,
             (None, Some(new)) => {
-                let columns = self.columns(|s| s.insert);
-                if columns.is_empty() {
+                if !self.rows.insert {
                     return None;
                 }
+                let columns = self.columns(|s| s.insert);
                 Some(match version {
                     Version::V1 => json!({"new": row_to_json(ts, &new, &columns)}),
                     _ => json!({"insert": set_columns(ts, &new, &columns)}),
                 })
             }
             (Some(old), None) => {
-                let columns = self.columns(|s| s.delete);
-                if columns.is_empty() {
+                if !self.rows.delete {
                     return None;
                 }
+                let columns = self.columns(|s| s.delete);
                 Some(match version {
                     Version::V1 => json!({"old": row_to_json(ts, &old, &columns)}),
                     _ => json!({"delete": null}),

@@ -162,7 +162,12 @@ impl Client {
 
     /// Takes in one message. After an error the connection must be closed.
     pub fn handle(&mut self, json: Value) -> Result<(), SessionError> {
-        match Message::from_json(json).map_err(SessionError::Message)? {
+        self.handle_message(Message::from_json(json).map_err(SessionError::Message)?)
+    }
+
+    /// As `handle`, for a message that has been read already.
+    pub fn handle_message(&mut self, message: Message) -> Result<(), SessionError> {
+        match message {
             Message::Request { id, method, params } => {
                 let reply = if method == "echo" {
                     Message::Reply { id, result: params.into() }

@@ -24,6 +24,18 @@ impl Locks {
         self.queues.values().filter(|q| q.contains(&conn)).count()
     }
 
+    /// Names that the connection holds and waits for, sorted.
+    pub fn of(&self, conn: ConnId) -> (Vec<String>, Vec<String>) {
+        let mine = self.queues.iter().filter(|(_, q)| q.contains(&conn));
+        let (mut held, mut waiting): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
+        for (name, q) in mine {
+            if q.first() == Some(&conn) { held.push(name.clone()) } else { waiting.push(name.clone()) }
+        }
+        held.sort();
+        waiting.sort();
+        (held, waiting)
+    }
+
     /// Leaves a queue; gives the new owner if that changed who owns the lock.
     fn leave(&mut self, name: &str, conn: ConnId) -> Option<ConnId> {
         let q = self.queues.get_mut(name)?;

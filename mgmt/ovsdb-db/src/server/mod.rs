@@ -48,6 +48,11 @@ pub trait Journal: Send {
 
     /// Called after the commit has been applied: time to compact.
     fn applied(&mut self, _db: &Database, _wall_ms: u64) {}
+
+    /// Compacts on demand.
+    fn compact(&mut self, _db: &Database, _wall_ms: u64) -> Result<(), String> {
+        Ok(())
+    }
 }
 
 /// A connection of the server, never reused.
@@ -59,6 +64,8 @@ struct Served {
     journal: Option<Box<dyn Journal>>,
     /// Clients may not write to it.
     read_only: bool,
+    /// Commits since the start.
+    commits: u64,
     /// Oldest first; the state before the first has id `base`.
     history: VecDeque<Commit>,
     base: Uuid,
@@ -66,7 +73,7 @@ struct Served {
 
 impl Served {
     fn new(db: Database, journal: Option<Box<dyn Journal>>, read_only: bool) -> Served {
-        Served { db, journal, read_only, history: VecDeque::new(), base: Uuid::new_v4() }
+        Served { db, journal, read_only, commits: 0, history: VecDeque::new(), base: Uuid::new_v4() }
     }
 
     fn last_txn_id(&self) -> Uuid {
@@ -138,16 +145,23 @@ impl Server {
 
     /// Takes in one message of a connection.
     pub fn handle(&mut self, conn: ConnId, json: Value, now: Now) {
+        match Message::from_json(json) {
+            Ok(m) => self.handle_message(conn, m, now),
+            Err(why) => self.close(conn, why),
+        }
+    }
+
+    /// As `handle`, for a message that has been read already.
+    pub fn handle_message(&mut self, conn: ConnId, message: Message, now: Now) {
         if self.conns.get(&conn).is_none_or(|c| c.closing.is_some()) {
             return;
         }
-        match Message::from_json(json) {
-            Ok(Message::Request { id, method, params }) => self.request(conn, id, &method, params, now),
-            Ok(Message::Notification { method, params }) if method == "cancel" => self.cancel(conn, &params),
-            Ok(Message::Notification { .. }) => {}
-            Ok(Message::Reply { id, .. } | Message::Error { id, .. }) if id == "echo" => {}
-            Ok(_) => self.close(conn, "unexpected reply"),
-            Err(why) => self.close(conn, why),
+        match message {
+            Message::Request { id, method, params } => self.request(conn, id, &method, params, now),
+            Message::Notification { method, params } if method == "cancel" => self.cancel(conn, &params),
+            Message::Notification { .. } => {}
+            Message::Reply { id, .. } | Message::Error { id, .. } if id == "echo" => {}
+            _ => self.close(conn, "unexpected reply"),
         }
     }
 
@@ -180,6 +194,28 @@ impl Server {
     /// The current state of a database.
     pub fn database(&self, name: &str) -> Option<&Database> {
         self.dbs.iter().find(|d| d.name() == name).map(|d| &d.db)
+    }
+
+    /// Number of commits of a database since the start: tells whether it has changed.
+    pub fn commits(&self, name: &str) -> Option<u64> {
+        self.dbs.iter().find(|d| d.name() == name).map(|d| d.commits)
+    }
+
+    /// Locks that a connection holds, and those that it waits for.
+    pub fn locks_of(&self, conn: ConnId) -> (Vec<String>, Vec<String>) {
+        self.locks.of(conn)
+    }
+
+    /// Compacts the files of all databases, or of one.
+    pub fn compact(&mut self, name: Option<&str>, now: Now) -> Result<(), String> {
+        let mut found = name.is_none();
+        for d in self.dbs.iter_mut().filter(|d| name.is_none_or(|n| n == d.name())) {
+            found = true;
+            if let Some(j) = &mut d.journal {
+                j.compact(&d.db, now.wall.ms())?;
+            }
+        }
+        if found { Ok(()) } else { Err("not a valid database name".into()) }
     }
 
     pub fn connections(&self) -> impl Iterator<Item = ConnId> + '_ {

@@ -82,6 +82,7 @@ impl Server {
             return Attempt::Done(results);
         }
         served.db.apply(&commit);
+        served.commits += 1;
         if let Some(journal) = &mut served.journal {
             journal.applied(&served.db, now.wall.ms());
         }
