@@ -1,11 +1,13 @@
 //! Segmentation in software: what a network card does to a packet that is longer than the wire's.
 //!
 //! The headers are read from the bytes and checked once; then every segment is a copy of them, patched,
-//! and a piece of the payload. Segments are made one at a time, as they are asked for.
+//! and a piece of the payload. Segments are made one at a time, as they are asked for. A packet inside a tunnel is
+//! cut too, when the place of its due checksum says that it is meant; each segment gets the tunnel's headers.
 
 use crate::bytes::{be16, be32, set16, set32};
 use crate::csum::{self, add, finish, finish_udp, fold, pseudo_v4, pseudo_v6};
-use crate::hdr::{Chain, Layout, Tcp, Udp, ipproto, ipv4, ipv6, tcp, udp};
+use crate::hdr::nest::gre_csum_at;
+use crate::hdr::{Chain, Layout, Nest, Tcp, Udp, ipproto, ipv4, ipv6, tcp, udp};
 use crate::{Csum, Gso, GsoKind, Packet};
 
 /// Segments that one packet yields at most: 65535 bytes of payload in pieces of one.
@@ -91,6 +93,8 @@ enum Cut {
 
 struct Plan {
     cut: Cut,
+    nest: Nest,
+    /// The packet that is cut: the nest's innermost.
     l: Layout,
     /// Headers that each segment repeats end here, and the payload begins.
     payload_ofs: usize,
@@ -105,13 +109,22 @@ struct Plan {
 impl Plan {
     fn new(packet: &mut Packet, gso: Gso, l4_csum: L4Csum) -> Result<Plan, BadGso> {
         let data = packet.data();
-        let l = Layout::of(data).ok_or(BadGso::Headers)?;
+        let outermost = Layout::of(data).ok_or(BadGso::Headers)?;
+        let meta = packet.meta();
+        let nest = match meta.csum {
+            Csum::Partial => Nest::find(data, outermost, meta.csum_start.into()).ok_or(BadGso::Headers)?,
+            _ => Nest::plain(outermost),
+        };
+        let l = *nest.inner();
         if l.fragment {
             return Err(BadGso::Fragment);
         }
         if l.end != data.len() {
             return Err(BadGso::Length);
         }
+        let inside = !nest.outer().is_empty();
+        // An outer checksum covers the inner one, which therefore cannot be left to the device.
+        let l4_csum = if inside { L4Csum::Finish } else { l4_csum };
         let (cut, proto, v6) = match gso.kind {
             GsoKind::Tcp4 => (Cut::Tcp, ipproto::TCP, Some(false)),
             GsoKind::Tcp6 => (Cut::Tcp, ipproto::TCP, Some(true)),
@@ -120,7 +133,7 @@ impl Plan {
             GsoKind::Udp6 => (Cut::Ufo, ipproto::UDP, Some(true)),
             GsoKind::None => return Err(BadGso::Headers),
         };
-        if l.proto != proto || v6.is_some_and(|v6| v6 != l.is_v6) {
+        if l.proto != proto || v6.is_some_and(|v6| v6 != l.is_v6) || cut == Cut::Ufo && inside {
             return Err(BadGso::Headers);
         }
         let l4 = &data[l.l4_ofs..];
@@ -141,7 +154,7 @@ impl Plan {
         if count > MAX_SEGMENTS {
             return Err(BadGso::TooMany);
         }
-        let mut plan = Plan { cut, l, payload_ofs, size, count, next: 0, l4_csum, v6_frag: (0, 0) };
+        let mut plan = Plan { cut, nest, l, payload_ofs, size, count, next: 0, l4_csum, v6_frag: (0, 0) };
         if cut == Cut::Ufo {
             plan.prepare_fragments(packet)?;
         }
@@ -205,6 +218,9 @@ impl Plan {
                 self.l4_checksum(&mut seg, udp::CSUM);
             }
         }
+        for outer in self.nest.outer().iter().rev() {
+            patch_outer(seg.data_mut(), outer, i);
+        }
         seg
     }
 
@@ -258,6 +274,34 @@ impl Plan {
             if field == udp::CSUM { finish_udp(sum) } else { finish(sum) }
         };
         set16(data, l4_ofs + field, value);
+    }
+}
+
+/// Lengths, identification and checksums of a packet around the one that was cut.
+fn patch_outer(data: &mut [u8], outer: &Layout, i: usize) {
+    let l = Layout { end: data.len(), ..*outer };
+    let l3 = &mut data[l.l3_ofs..];
+    let total = l3.len();
+    if l.is_v6 {
+        set16(l3, ipv6::PAYLOAD_LEN, (total - ipv6::LEN) as u16);
+    } else {
+        set16(l3, ipv4::TOTAL_LEN, total as u16);
+        let id = be16(l3, ipv4::ID).wrapping_add(i as u16);
+        set16(l3, ipv4::ID, id);
+        ipv4::write_csum(&mut l3[..l.l4_ofs - l.l3_ofs]);
+    }
+    if l.proto == ipproto::UDP {
+        let len = (l.end - l.l4_ofs) as u16;
+        set16(data, l.l4_ofs + udp::LENGTH, len);
+        if be16(data, l.l4_ofs + udp::CSUM) != 0 {
+            set16(data, l.l4_ofs + udp::CSUM, 0);
+            let csum = finish_udp(add(csum::pseudo(data, &l), &data[l.l4_ofs..]));
+            set16(data, l.l4_ofs + udp::CSUM, csum);
+        }
+    } else if let Some(at) = gre_csum_at(data, &l) {
+        set16(data, at, 0);
+        let csum = csum::of(&data[l.l4_ofs..]);
+        set16(data, at, csum);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::csum::l4_csum_offset;
 use crate::csum_pseudo;
-use crate::hdr::{Layout, eth, ipproto, tcp, udp};
+use crate::hdr::{Layout, Nest, eth, ipproto, tcp, udp};
 use crate::{Csum, Gso, GsoKind, Packet};
 
 /// Bytes without the buffer count.
@@ -139,21 +139,29 @@ fn segmentation(hdr: &VnetHdr, packet: &mut Packet) -> Result<(), BadOffload> {
     if hdr.gso_size == 0 {
         return Err(BadOffload::GsoSize);
     }
-    let l = Layout::of(packet.data()).ok_or(BadOffload::GsoHeaders)?;
+    let outermost = Layout::of(packet.data()).ok_or(BadOffload::GsoHeaders)?;
+    let due = hdr.flags & NEEDS_CSUM != 0;
+    // Without the place of the checksum the outermost packet is meant.
+    let nest = match due {
+        true => Nest::find(packet.data(), outermost, hdr.csum_start.into()).ok_or(BadOffload::GsoCsum)?,
+        false => Nest::plain(outermost),
+    };
+    let l = *nest.inner();
     let header_end = l4_header_end(packet.data(), &l).ok_or(BadOffload::GsoHeaders)?;
     let version_fits = match kind {
         gso_type::TCPV4 => !l.is_v6,
         gso_type::TCPV6 => l.is_v6,
         _ => true,
     };
-    if l.proto != proto || l.fragment || !version_fits || l.end != packet.len() {
+    let fragments_inside = kind == gso_type::UDP && !nest.outer().is_empty();
+    if l.proto != proto || l.fragment || !version_fits || fragments_inside || l.end != packet.len() {
         return Err(BadOffload::GsoHeaders);
     }
     let field = l4_csum_offset(proto).unwrap_or(tcp::CSUM);
-    if hdr.flags & NEEDS_CSUM == 0 {
+    if !due {
         // A complete checksum over what will be cut is of no use: make it one to be computed.
         csum_pseudo::write(packet.data_mut(), &l, field);
-    } else if usize::from(hdr.csum_start) != l.l4_ofs || usize::from(hdr.csum_offset) != field {
+    } else if usize::from(hdr.csum_offset) != field {
         return Err(BadOffload::GsoCsum);
     }
     // A UFO size counts the UDP header, which the first fragment has.

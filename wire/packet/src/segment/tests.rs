@@ -216,3 +216,151 @@ fn largest_and_smallest() {
     let out: Vec<Packet> = segment(plain, L4Csum::Finish).unwrap().collect();
     assert_eq!(out[0].data(), b"anything");
 }
+
+mod tunnels {
+    use super::*;
+    use crate::hdr::Mac;
+
+    const MAC: Mac = [2; 6];
+
+    /// What goes around the inner frame or packet.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    enum Tunnel {
+        Vxlan,
+        VxlanCsum,
+        Geneve,
+        GreEthernet,
+        GreIp,
+        Ipip,
+    }
+
+    fn outer(c: Compose, v6: bool) -> Packet {
+        match v6 {
+            true => c.ipv6(&ipv6::Fields { src: [8; 16], dst: [9; 16], ..Default::default() }).eth(MAC, MAC),
+            false => c.ipv4(&ipv4::Fields { src: 8, dst: 9, id: 100, ..Default::default() }).eth(MAC, MAC),
+        }
+    }
+
+    /// Wraps `inner`, an Ethernet frame, and answers how many bytes went in front, and how many came off.
+    fn wrap(inner: &Packet, t: Tunnel, v6: bool) -> (Packet, usize, usize) {
+        let with = |header: &[u8], strip: usize| [header, &inner.data()[strip..]].concat();
+        let gre = |bytes: Vec<u8>| {
+            let f = ipv4::Fields { src: 8, dst: 9, id: 100, proto: ipproto::GRE, ..Default::default() };
+            let g = ipv6::Fields { next: ipproto::GRE, ..Default::default() };
+            let c = Compose::payload(&bytes);
+            if v6 { c.ipv6(&g).eth(MAC, MAC) } else { c.ipv4(&f).eth(MAC, MAC) }
+        };
+        let (p, strip) = match t {
+            Tunnel::Vxlan | Tunnel::VxlanCsum => {
+                let mut p = outer(Compose::payload(&with(&[8, 0, 0, 0, 0, 0, 1, 0], 0)).udp(9, 4789), v6);
+                if t == Tunnel::Vxlan {
+                    let at = if v6 { 54 } else { 34 } + 6;
+                    set16(p.data_mut(), at, 0);
+                }
+                (p, 0)
+            }
+            Tunnel::Geneve => {
+                let h = [1, 0, 0x65, 0x58, 0, 0, 1, 0, 0, 0, 0, 0];
+                (outer(Compose::payload(&with(&h, 0)).udp(9, 6081), v6), 0)
+            }
+            Tunnel::GreEthernet => {
+                let mut bytes = with(&[0xa0, 0, 0x65, 0x58, 0, 0, 0, 0, 0, 0, 0, 7], 0);
+                let csum = crate::csum::of(&bytes);
+                set16(&mut bytes, 4, csum);
+                (gre(bytes), 0)
+            }
+            Tunnel::GreIp => (gre(with(&[0, 0, inner.data()[12], inner.data()[13]], 14)), 14),
+            Tunnel::Ipip => {
+                let f = ipv4::Fields { src: 8, dst: 9, id: 100, proto: 4, ..Default::default() };
+                (Compose::payload(&inner.data()[14..]).ipv4(&f).eth(MAC, MAC), 14)
+            }
+        };
+        let front = p.len() - (inner.len() - strip);
+        (p, front, strip)
+    }
+
+    fn shape(payload: usize) -> Shape {
+        let kind = GsoKind::Tcp4;
+        Shape { kind, payload, size: 1000, tags: 0, ip_options: 4, tcp_options: 8, extensions: false, flags: 0x18 }
+    }
+
+    /// Cutting inside the tunnel equals cutting first and putting each segment into the tunnel.
+    fn check(levels: &[(Tunnel, bool)], payload: usize) {
+        let s = shape(payload);
+        let mut inner = packet(&s);
+        make_partial(&mut inner, s.kind, s.size);
+        let mut meta = *inner.meta();
+        let mut whole = inner.duplicate();
+        for (t, v6) in levels {
+            let (p, front, strip) = wrap(&whole, *t, *v6);
+            meta.csum_start = meta.csum_start + front as u16 - strip as u16;
+            whole = p;
+        }
+        *whole.meta_mut() = meta;
+        let want: Vec<Packet> = segment(inner, L4Csum::Finish)
+            .unwrap()
+            .enumerate()
+            .map(|(i, mut seg)| {
+                for (t, v6) in levels {
+                    seg = wrap(&seg, *t, *v6).0;
+                    if !v6 {
+                        set16(seg.data_mut(), 18, 100 + i as u16);
+                        ipv4::write_csum(&mut seg.data_mut()[14..34]);
+                    }
+                }
+                seg
+            })
+            .collect();
+        let got: Vec<Packet> = segment(whole, L4Csum::Leave).unwrap_or_else(|e| panic!("{levels:?} {e:?}")).collect();
+        assert_eq!(got.len(), want.len());
+        for (i, (got, want)) in got.iter().zip(&want).enumerate() {
+            assert_eq!(got.data(), want.data(), "{levels:?} segment {i}");
+            assert_eq!(got.meta().csum, Csum::Good);
+        }
+    }
+
+    #[test]
+    fn cut_inside() {
+        use Tunnel::*;
+        for v6 in [false, true] {
+            for t in [Vxlan, VxlanCsum, Geneve, GreEthernet, GreIp] {
+                check(&[(t, v6)], 3456);
+                check(&[(t, v6), (VxlanCsum, !v6)], 3456);
+                check(&[(GreEthernet, v6), (t, v6), (Geneve, v6)], 2001);
+            }
+        }
+        check(&[(Ipip, false)], 3000);
+    }
+
+    #[test]
+    fn a_place_that_no_tunnel_leads_to() {
+        let s = shape(3000);
+        let (mut p, front, _) = wrap(&packet(&s), Tunnel::Vxlan, false);
+        p.meta_mut().gso = Gso { kind: GsoKind::Tcp4, ecn: false, size: 1000 };
+        p.meta_mut().csum = Csum::Partial;
+        for start in 0..200u16 {
+            p.meta_mut().csum_start = start;
+            let inner_l4 = front + 14 + 24;
+            assert_eq!(segment(p.duplicate(), L4Csum::Finish).is_ok(), usize::from(start) == inner_l4, "{start}");
+        }
+    }
+
+    #[test]
+    fn offload_headers_name_the_inner_packet() {
+        let (p, front, _) = wrap(&packet(&shape(3000)), Tunnel::Geneve, true);
+        let start = (front + 14 + 24) as u16;
+        let hdr = |csum_start, gso_type| crate::VnetHdr {
+            flags: 1,
+            gso_type,
+            gso_size: 1000,
+            csum_start,
+            csum_offset: 16,
+            ..Default::default()
+        };
+        let mut q = p.duplicate();
+        crate::from_vnet_hdr(&hdr(start, 1), &mut q).unwrap();
+        assert_eq!(segment(q, L4Csum::Finish).unwrap().count(), 3);
+        assert!(crate::from_vnet_hdr(&hdr(start + 1, 1), &mut p.duplicate()).is_err());
+        assert!(crate::from_vnet_hdr(&hdr(start, 4), &mut p.duplicate()).is_err());
+    }
+}
