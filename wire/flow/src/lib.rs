@@ -1,5 +1,6 @@
 //! Packet headers as flows: keys, masks, the one table of match fields, extraction, text.
 
+pub mod compose;
 pub mod extract;
 pub mod field;
 pub mod key;
@@ -7,6 +8,7 @@ pub mod matching;
 pub mod odp;
 pub mod text;
 
+pub use compose::{compose, compose_len};
 pub use extract::{Extra, Offsets, TunnelKey, extract};
 pub use field::{Field, FieldInfo, FieldValue, Subfield};
 pub use key::{DpKey, DpMask, FlowKey, FlowMask, Match, Vlan};
