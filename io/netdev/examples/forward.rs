@@ -1,7 +1,7 @@
 //! Moves frames between two kernel devices and does nothing else: what the switch's kernel ports can
 //! reach at most.
 //!
-//! `forward DEV0 DEV1 [--spin US]`; a name with a leading `+` is made as a tap. Runs until killed.
+//! `forward DEV0 DEV1 [--spin US [--yield]]`; a name with a leading `+` is made as a tap. Runs until killed.
 
 use std::time::{Duration, Instant};
 
@@ -23,9 +23,10 @@ fn open(name: &str) -> Box<dyn Device> {
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let spin_us = args.iter().position(|a| a == "--spin").and_then(|i| args.get(i + 1)?.parse().ok()).unwrap_or(0);
+    let yields = args.iter().any(|a| a == "--yield");
     let spin = Duration::from_micros(spin_us);
     if args.len() < 2 {
-        eprintln!("usage: forward DEV0 DEV1 [--spin US]");
+        eprintln!("usage: forward DEV0 DEV1 [--spin US [--yield]]");
         std::process::exit(2);
     }
     let devices = [open(&args[0]), open(&args[1])];
@@ -50,6 +51,8 @@ fn main() {
         } else if last.elapsed() >= spin {
             let mut fds = rx.each_ref().map(|q| PollFd::from_borrowed_fd(q.fd().expect("descriptor"), PollFlags::IN));
             let _ = poll(&mut fds, None);
+        } else if yields {
+            std::thread::yield_now();
         }
     }
 }

@@ -191,7 +191,8 @@ impl TxOffloads {
 pub enum DeviceError {
     #[error("unknown device type \"{0}\"")]
     UnknownKind(String),
-    #[error("no such device")]
+    /// The kernel's words, as the port's `error` quotes them.
+    #[error("No such device")]
     NoSuchDevice,
     #[error("{0}: bad device name")]
     BadName(String),

@@ -39,6 +39,8 @@ struct Shared {
 struct State {
     watch: Watch,
     ns: NsId,
+    /// The interface's name when it was last looked at.
+    last_name: String,
 }
 
 impl TapDevice {
@@ -58,7 +60,7 @@ impl TapDevice {
             Some(libc::EBUSY | libc::EEXIST | libc::EINVAL) => DeviceError::Exists(name.into()),
             _ => DeviceError::io("/dev/net/tun", e),
         })?;
-        let mut state = State { watch: Watch::new(host), ns: ns_id };
+        let mut state = State { watch: Watch::new(host), ns: ns_id, last_name: name.into() };
         state.watch.look(name);
         state.watch.forget_resets();
         let shared = Arc::new(Shared { name: name.into(), fd, counts: Counts::default() });
@@ -78,8 +80,11 @@ impl TapDevice {
     /// Finds the interface wherever it is now; its name there may be another.
     fn look(&self, state: &mut State) -> Result<Link, DeviceError> {
         let fd = self.shared.fd.as_fd();
-        let gone = |_: io::Error| DeviceError::Gone;
-        let name = sys::current_name(fd).map_err(gone)?;
+        let Ok(name) = sys::current_name(fd) else {
+            // Removed by somebody else: let the watch see that, so that the change is noticed.
+            state.watch.look(&state.last_name);
+            return Err(DeviceError::Gone);
+        };
         // Kernels before 5.2 cannot tell the namespace: there the device is looked for where it was.
         if let Ok(ns) = sys::device_namespace(fd)
             && let Ok(id) = watch::ns_id(ns.as_fd())
@@ -88,7 +93,8 @@ impl TapDevice {
             state.watch.move_to(watch::of(ns.as_fd()).map_err(|e| DeviceError::io("namespace", e))?);
             state.ns = id;
         }
-        state.watch.look(&name).cloned().ok_or(DeviceError::Gone)
+        state.last_name = name;
+        state.watch.look(&state.last_name).cloned().ok_or(DeviceError::Gone)
     }
 
     fn change<T>(
@@ -202,7 +208,8 @@ struct TapRx {
 }
 
 impl RxQueue for TapRx {
-    /// One read a packet: a tap knows no bursts.
+    /// One read a packet: a tap knows no bursts. After [`DeviceError::Gone`] there is nothing more to
+    /// wait for: the queue is to be closed.
     fn recv(&mut self, out: &mut Batch) -> Result<usize, DeviceError> {
         let mut n = 0;
         while !out.is_full() {
@@ -217,6 +224,8 @@ impl RxQueue for TapRx {
                     }
                 },
                 Ok(None) => break,
+                // The interface was removed by somebody else. The descriptor stays readable for ever.
+                Err(e) if e.raw_os_error() == Some(libc::EBADFD) => return Err(DeviceError::Gone),
                 Err(e) if is_quiet(&e) => break,
                 Err(e) => return Err(DeviceError::io("read", e)),
             }

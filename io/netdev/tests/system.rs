@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use common::{Forwarder, Ns, batch, frame, recv, tcp, udp, until};
 use fv_hostnet::netns;
-use fv_netdev::{Device, DeviceError, SystemDevice};
-use fv_packet::Batch;
+use fv_netdev::{Device, DeviceError, SystemDevice, TapDevice};
+use fv_packet::{Batch, Packet};
 
 /// Two far ends joined by a forwarder in the middle.
 fn pair(tag: &str, mtu: u32, prepare: &str, body: impl FnOnce(&Ns, &Ns, &Forwarder)) {
@@ -82,7 +82,7 @@ fn vlan_tags_that_the_kernel_strips_come_back() {
             [&plain.data()[..12], t, &plain.data()[12..]].concat()
         })
         .collect();
-    let sent = tx.send(&mut batch(frames.iter().map(|f| fv_packet::Packet::from_slice(f))));
+    let sent = tx.send(&mut batch(frames.iter().map(|f| Packet::from_slice(f))));
     assert_eq!((sent.packets, sent.dropped), (5, 0));
     assert_eq!(sent.bytes, frames.iter().map(|f| f.len() as u64).sum::<u64>());
     let mut got = Batch::new();
@@ -92,6 +92,93 @@ fn vlan_tags_that_the_kernel_strips_come_back() {
     for (g, f) in got.iter().zip(&frames) {
         assert_eq!(g.data(), &f[..]);
     }
+}
+
+/// The tagging port's way in and out, one tag.
+fn tag(way: usize, p: &mut Packet) {
+    if way == 0 {
+        p.push_front(4);
+        let d = p.data_mut();
+        d.copy_within(4..16, 0);
+        d[12..16].copy_from_slice(&[0x81, 0, 0, 100]);
+    } else {
+        assert_eq!(p.data()[12..16], [0x81, 0, 0, 100], "tagged");
+        p.data_mut().copy_within(0..12, 4);
+        p.pull_front(4);
+    }
+}
+
+#[test]
+fn large_segments_pass_whole_under_a_vlan_tag() {
+    let [sw, a, b] = ["gs", "ga", "gb"].map(Ns::new);
+    a.plug(&sw, "p0", 1, 1500);
+    b.plug(&sw, "p1", 9, 1500);
+    b.ip("addr flush dev eth0");
+    // p0 -> tag -> p1 -> eth0 of b -> untag -> t0 of b, where the address is.
+    let (t0, eth0) =
+        b.inside(|| (TapDevice::open("t0", "tap").expect("tap"), SystemDevice::open("eth0").expect("open")));
+    b.ip("link set t0 up");
+    b.ip("addr add 198.18.0.2/24 dev t0");
+    let [p0, p1] = sw.inside(|| ["p0", "p1"].map(|n| SystemDevice::open(n).expect("open")));
+    let tagging = Forwarder::with(&p0, &p1, tag);
+    let untagging = Forwarder::with(&t0, &eth0, tag);
+    tcp(&a, &b, "198.18.0.2", 5_000_000);
+    tcp(&b, &a, "198.18.0.1", 5_000_000);
+    for f in [&tagging, &untagging] {
+        assert!(f.moved.segmented.load(Relaxed) > 0 && f.moved.longest.load(Relaxed) > 20_000);
+        assert_eq!(f.moved.dropped.load(Relaxed), 0);
+    }
+    assert_eq!((a.checksum_errors(), b.checksum_errors()), (0, 0));
+}
+
+#[test]
+fn udp_segments_pass_whole() {
+    pair("w", 1500, "", |a, b, f| {
+        let bind = |ns: &Ns, at: &str| ns.inside(|| std::net::UdpSocket::bind(at).expect("bind"));
+        let (c, s) = (bind(a, "198.18.0.1:5003"), bind(b, "198.18.0.2:5003"));
+        s.set_read_timeout(Some(std::time::Duration::from_secs(10))).expect("timeout");
+        common::udp_segment(&c, 1000);
+        let data: Vec<u8> = (0..30_500).map(|i| (i / 1000) as u8).collect();
+        c.send_to(&data, "198.18.0.2:5003").expect("send");
+        let mut buf = [0; 2000];
+        let mut got = Vec::new();
+        for i in 0..31 {
+            let n = s.recv(&mut buf).expect("receive");
+            assert_eq!(n, if i < 30 { 1000 } else { 500 });
+            got.extend_from_slice(&buf[..n]);
+        }
+        assert_eq!(got, data);
+        assert_eq!((f.moved.segmented.load(Relaxed), f.moved.longest.load(Relaxed)), (1, 30_500 + 42));
+    });
+}
+
+#[test]
+fn a_renamed_device_is_not_this_port_any_more() {
+    let [sw, far] = ["xs", "xf"].map(Ns::new);
+    far.plug(&sw, "p0", 1, 1500);
+    sw.inside(|| {
+        let dev = SystemDevice::open("p0").expect("open");
+        let (mut rx, mut tx) = (dev.open_rxq(0).unwrap(), dev.open_txq(0).unwrap());
+        let end = far.inside(|| SystemDevice::open("eth0").expect("open"));
+        let mut etx = end.open_txq(0).unwrap();
+        sw.ip("link set p0 down");
+        sw.ip("link set p0 name q0");
+        sw.ip("link set q0 up");
+        until("noticed", || dev.change_seq() > 0 && dev.status().ifindex.is_none());
+        until("q0 up", || end.status().link_up);
+        assert_eq!(etx.send(&mut batch([frame(1, 60)])).packets, 1);
+        common::wait(&[rx.as_mut()], 500);
+        assert_eq!(rx.recv(&mut Batch::new()).unwrap(), 0);
+        assert_eq!(tx.send(&mut batch([frame(1, 60)])).dropped, 1);
+        sw.ip("link set q0 down");
+        sw.ip("link set q0 name p0");
+        sw.ip("link set p0 up");
+        until("back", || dev.status().link_up);
+        assert_eq!(etx.send(&mut batch([frame(2, 60)])).packets, 1);
+        let mut got = Batch::new();
+        recv(rx.as_mut(), &mut got, "back");
+        assert_eq!(got[0].data()[20], 2);
+    });
 }
 
 #[test]

@@ -32,6 +32,23 @@ fn names_that_are_taken_are_refused() {
 }
 
 #[test]
+fn removal_by_somebody_else_ends_the_queue() {
+    let sw = Ns::new("td");
+    sw.inside(|| {
+        let tap = TapDevice::open("t0", "internal").expect("open");
+        let (mut rx, mut tx) = (tap.open_rxq(0).unwrap(), tap.open_txq(0).unwrap());
+        tap.set_admin_up(true).unwrap();
+        let seq = tap.change_seq();
+        sw.ip("link del t0");
+        assert!(tap.change_seq() > seq);
+        assert!(matches!(rx.recv(&mut Batch::new()), Err(DeviceError::Gone)));
+        assert_eq!(tx.send(&mut batch([frame(1, 60)])).dropped, 1);
+        assert!(matches!(tap.set_mtu(1400), Err(DeviceError::Gone)));
+        assert!(!tap.status().link_up);
+    });
+}
+
+#[test]
 fn frames_pass_both_ways_and_statistics_are_the_switchs() {
     let sw = Ns::new("tp");
     sw.inside(|| {

@@ -4,8 +4,14 @@
 //! that the sender left undone travel to the receiver undone: the kernel finishes them in software
 //! where the device below cannot, whatever `ethtool` says of its features.
 //!
-//! Bursts by recvmmsg and sendmmsg. Packet rings were measured against them and left out: see
-//! `BENCHMARKS.md`.
+//! Bursts by recvmmsg and sendmmsg. The receive side has the frame in a packet buffer after one copy
+//! and the send side has it in the kernel after another, as with packet rings, which would hold
+//! frames in memory of their own from which they had to be copied again. `examples/forward.rs`
+//! measures the path.
+//!
+//! The device is found by name. [`Device::change_seq`] and [`Device::status`] notice that it is gone,
+//! or that another one took its name, and bind the same socket anew: queues and what waits on their
+//! descriptors go on.
 
 pub(crate) mod rx;
 pub(crate) mod sys;
@@ -15,7 +21,7 @@ pub(crate) mod watch;
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 
@@ -31,6 +37,9 @@ const SEND_BUFFER: i32 = 8 << 20;
 /// Transmit queues differ in their vectors only: one socket serves all of them, so workers need not
 /// take turns.
 const TX_QUEUES: usize = 16;
+
+/// Frames thrown away when a port's device becomes another one: more than wait at any time.
+const MAX_DISCARD: usize = 65_536;
 
 /// What the kernel finishes for packet sockets and taps. It computes neither IPv4 header checksums
 /// nor, for devices that cannot, SCTP's.
@@ -71,6 +80,9 @@ pub(crate) struct Counts {
 struct Shared {
     name: String,
     socket: PacketSocket,
+    /// The socket is bound to the device of this name. Not so while the device is gone, and then the
+    /// socket may still be bound to it under another name: nothing passes.
+    attached: AtomicBool,
     counts: Counts,
 }
 
@@ -94,7 +106,8 @@ impl SystemDevice {
         }
         let host = watch::here().map_err(|e| DeviceError::io("netlink", e))?;
         let socket = PacketSocket::new(RECEIVE_BUFFER, SEND_BUFFER).map_err(|e| DeviceError::io("packet socket", e))?;
-        let shared = Arc::new(Shared { name: name.into(), socket, counts: Counts::default() });
+        let shared =
+            Arc::new(Shared { name: name.into(), socket, attached: AtomicBool::new(false), counts: Counts::default() });
         let dev = SystemDevice { shared, state: Mutex::new(State { watch: Watch::new(host), bound: None }) };
         dev.state.lock().follow(&dev.shared)?.ok_or(DeviceError::NoSuchDevice)?;
         dev.state.lock().watch.forget_resets();
@@ -123,7 +136,12 @@ impl State {
                     _ => DeviceError::io("bind", e),
                 })?;
             }
+            if index.is_some() {
+                // What the old device, under whatever name, received is not this port's.
+                shared.socket.discard(MAX_DISCARD);
+            }
             self.bound = index;
+            shared.attached.store(index.is_some(), Relaxed);
         }
         Ok(index)
     }

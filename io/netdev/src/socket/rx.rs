@@ -26,8 +26,9 @@ impl SocketRx {
 impl RxQueue for SocketRx {
     fn recv(&mut self, out: &mut Batch) -> Result<usize, DeviceError> {
         let before = out.len();
+        let attached = self.shared.attached.load(Relaxed);
         let mut bad = 0;
-        let r = self.ring.recv(self.shared.socket.as_fd(), out.room(), |f| match accept(f) {
+        let r = self.ring.recv(self.shared.socket.as_fd(), out.room(), |f| match accept(f).filter(|_| attached) {
             Some(p) => {
                 // Never full: no more frames were asked for than there is room.
                 let _ = out.push(p);

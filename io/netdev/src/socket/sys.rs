@@ -89,6 +89,19 @@ impl PacketSocket {
         if r == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
+    /// Throws away what waits, at most `max` frames.
+    pub fn discard(&self, max: usize) {
+        for _ in 0..max {
+            // SAFETY: nothing is written through a null pointer of length 0.
+            let n = unsafe {
+                libc::recv(self.0.as_raw_fd(), std::ptr::null_mut(), 0, libc::MSG_DONTWAIT | libc::MSG_TRUNC)
+            };
+            if n < 0 && io::Error::last_os_error().kind() == io::ErrorKind::WouldBlock {
+                return;
+            }
+        }
+    }
+
     /// (received, dropped because the queue was full) since the last call.
     pub fn take_statistics(&self) -> io::Result<(u32, u32)> {
         // SAFETY: all-zero bytes are a valid tpacket_stats.

@@ -30,9 +30,15 @@ impl SocketTx {
 
 impl TxQueue for SocketTx {
     fn send(&mut self, batch: &mut Batch) -> Sent {
+        let mut sent = Sent::default();
+        if !self.shared.attached.load(Relaxed) {
+            sent.dropped = batch.len() as u32;
+            self.shared.counts.tx_dropped.fetch_add(sent.dropped.into(), Relaxed);
+            batch.clear();
+            return sent;
+        }
         let mut retries = 0;
         let refusals = self.ring.send(self.shared.socket.as_fd(), batch, vnet::encode, |e| verdict(&e, &mut retries));
-        let mut sent = Sent::default();
         for (i, p) in batch.drain().enumerate() {
             if !refusals.has(i) {
                 sent.packets += 1;

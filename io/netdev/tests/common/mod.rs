@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use fv_hostnet::netns;
-use fv_netdev::{Device, RxQueue, TxQueue};
+use fv_netdev::{Device, RxQueue};
 use fv_packet::{Batch, Csum, Packet};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -119,6 +119,11 @@ pub struct Forwarder {
 
 impl Forwarder {
     pub fn start(a: &dyn Device, b: &dyn Device) -> Forwarder {
+        Forwarder::with(a, b, |_, _| {})
+    }
+
+    /// `change` sees each packet and which way it goes (0: from a to b).
+    pub fn with(a: &dyn Device, b: &dyn Device, change: fn(usize, &mut Packet)) -> Forwarder {
         let mut rx = [a.open_rxq(0).expect("rxq"), b.open_rxq(0).expect("rxq")];
         let mut tx = [b.open_txq(0).expect("txq"), a.open_txq(0).expect("txq")];
         let (stop, moved) = (Arc::new(AtomicBool::new(false)), Arc::new(Moved::default()));
@@ -127,9 +132,10 @@ impl Forwarder {
             let mut batch = Batch::new();
             while !s.load(Relaxed) {
                 let mut n = 0;
-                for (rx, tx) in rx.iter_mut().zip(&mut tx) {
+                for (way, (rx, tx)) in rx.iter_mut().zip(&mut tx).enumerate() {
                     n += rx.recv(&mut batch).expect("recv");
-                    m.count(&batch, tx.as_mut());
+                    batch.iter_mut().for_each(|p| change(way, p));
+                    m.count(&batch);
                     let sent = tx.send(&mut batch);
                     m.dropped.fetch_add(sent.dropped.into(), Relaxed);
                 }
@@ -144,7 +150,7 @@ impl Forwarder {
 }
 
 impl Moved {
-    fn count(&self, batch: &Batch, _: &mut dyn TxQueue) {
+    fn count(&self, batch: &Batch) {
         for p in batch {
             self.packets.fetch_add(1, Relaxed);
             self.segmented.fetch_add(u64::from(p.meta().gso.is_some()), Relaxed);
@@ -220,4 +226,14 @@ pub fn batch(packets: impl IntoIterator<Item = Packet>) -> Batch {
     let mut b = Batch::new();
     packets.into_iter().for_each(|p| b.push(p).expect("room"));
     b
+}
+
+/// `UDP_SEGMENT`: the kernel cuts what is sent into datagrams of `size` bytes, as late as it can.
+#[allow(unsafe_code)]
+pub fn udp_segment(socket: &UdpSocket, size: i32) {
+    use std::os::fd::AsRawFd;
+    const UDP_SEGMENT: i32 = 103;
+    // SAFETY: the value pointer and its length describe a live i32.
+    let r = unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_UDP, UDP_SEGMENT, (&raw const size).cast(), 4) };
+    assert_eq!(r, 0);
 }
