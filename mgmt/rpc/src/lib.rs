@@ -4,6 +4,7 @@
 //! No async runtime: a thread that does I/O owns a [`poll::Poller`]; every object here is
 //! non-blocking, says what it waits for, and is driven by `turn`.
 
+pub mod daemon;
 pub mod jsonrpc;
 pub mod poll;
 pub mod reconnect;

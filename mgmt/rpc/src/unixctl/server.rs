@@ -148,11 +148,12 @@ impl Conn {
                 _ => None,
             })
             .collect();
-        log::debug!(target: "unixctl", "received request {command}{args:?}, id={:?}", self.pending);
         let Some(args) = args else {
             self.reply(Err(format!("\"{command}\" command has non-string argument")));
             return None;
         };
+        let id = self.pending.clone().unwrap_or_default();
+        log::debug!(target: "unixctl", "received request {command}{args:?}, id={id}");
         if command == "set-options" {
             let reply = self.set_options(&args);
             self.reply(reply);
