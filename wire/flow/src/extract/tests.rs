@@ -195,3 +195,19 @@ fn metadata_reaches_the_key() {
     assert_eq!((k.ct.label[15], k.tun.id.get(), k.misc.erspan_dir), (3, 5, 1));
     assert_eq!((p.meta().l3_ofs, p.meta().l4_ofs), (14, 34));
 }
+
+#[test]
+fn packets_as_the_reference_sees_them() {
+    let mut wrong = String::new();
+    for line in include_str!("../../tests/data/packets.txt").lines().filter(|l| !l.starts_with('#')) {
+        let (packet, want) = line.split_once(" => ").unwrap();
+        let mut k = crate::FlowKey::default();
+        k.base.in_port = 1;
+        parse(&hex(packet), 2, &mut k.dp, &mut Offsets::default());
+        let got = crate::text::format_flow(&k, None);
+        if got != want {
+            wrong += &format!("{packet}\n  {got}\n  {want}\n");
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}

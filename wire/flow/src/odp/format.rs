@@ -1,8 +1,8 @@
 //! [`DpKey`] -> text.
 
-use super::{CT_STATES, TCP_FLAGS, TUN_FLAGS, flags_text, hex, masked_flags_text};
+use super::{CT_STATES, TCP_FLAGS, TUN_FLAGS, flags_text, format_ip6, hex, masked_flags_text};
 use crate::key::{DpKey, DpMask, FRAG_ANY, FRAG_LATER, VLAN_CFI, VLAN_VID_MASK, eth, ipproto, tunf};
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::Ipv4Addr;
 
 /// Names of datapath ports.
 pub type Names<'a> = &'a dyn Fn(u32) -> Option<String>;
@@ -28,7 +28,7 @@ impl Style {
             Style::Dec => v.to_string(),
             Style::Hex => hex(v),
             Style::Ip4 => Ipv4Addr::from(v as u32).to_string(),
-            Style::Ip6 => Ipv6Addr::from(v).to_string(),
+            Style::Ip6 => format_ip6(v),
             Style::Mac => format_mac(&v.to_be_bytes()[10..]),
         }
     }

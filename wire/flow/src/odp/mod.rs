@@ -91,6 +91,14 @@ pub fn number(s: &str) -> Option<u128> {
     }
 }
 
+/// An IPv6 address as inet_ntop(3) writes it: IPv4-compatible ones end in dotted quads.
+pub fn format_ip6(v: u128) -> String {
+    if v >> 32 == 0 && v >> 16 != 0 {
+        return format!("::{}", std::net::Ipv4Addr::from(v as u32));
+    }
+    std::net::Ipv6Addr::from(v).to_string()
+}
+
 /// `0x1f`, but `0` for zero.
 pub fn hex(v: u128) -> String {
     if v == 0 { "0".into() } else { format!("{v:#x}") }

@@ -298,7 +298,7 @@ impl Out<'_> {
         }
         for n in 1..N_MPLS {
             let (v, m) = (self.m.key.misc.mpls_lse[n].get(), self.m.mask.0.misc.mpls_lse[n].get());
-            self.hex(&format!("mpls_lse{n}"), v, m, u32::MAX);
+            self.dec(&format!("mpls_lse{n}"), v, m, u32::MAX);
         }
     }
 
@@ -454,14 +454,7 @@ fn headers_mask(k: &FlowKey, m: &mut FlowMask) {
         ipproto::UDP | ipproto::SCTP | ipproto::ICMP | ipproto::ICMPV6 | ipproto::IGMP => all(&[TcpSrc, TcpDst]),
         _ => {}
     }
-    if k.l3_type() == eth::IPV6 && k.base.nw_proto == ipproto::ICMPV6 && matches!(k.base.tp_src.get(), 135 | 136) {
+    if NdTarget.prerequisites_met(k) {
         all(&[NdTarget, NdSll, NdTll]);
-        let mut nonzero = |f: Field| {
-            if !f.is_zero(k) {
-                m.set_field(f)
-            }
-        };
-        nonzero(NdReserved);
-        nonzero(NdOptionsType);
     }
 }

@@ -3,7 +3,7 @@
 use super::{PortLookup, PortNames, TextError, parse_port, port_text};
 use crate::field::{DL_VLAN_NONE, Field, FieldValue, Format, Maskable};
 use crate::key::{FRAG_ANY, FRAG_LATER};
-use crate::odp::{CT_STATES, TCP_FLAGS, TUN_FLAGS, format_mac, hex, masked_flags_text, number};
+use crate::odp::{CT_STATES, TCP_FLAGS, TUN_FLAGS, format_ip6, format_mac, hex, masked_flags_text, number};
 use fv_core::ids::OfPort;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -32,11 +32,11 @@ pub(super) fn ip4(v: u32, m: u32) -> String {
 }
 
 pub(super) fn ip6(v: u128, m: u128) -> String {
-    let a = Ipv6Addr::from(v);
+    let a = format_ip6(v);
     match prefix_len(m, 128) {
-        Some(128) => a.to_string(),
+        Some(128) => a,
         Some(n) => format!("{a}/{n}"),
-        None => format!("{a}/{}", Ipv6Addr::from(m)),
+        None => format!("{a}/{}", format_ip6(m)),
     }
 }
 
