@@ -6,6 +6,7 @@
 pub mod action;
 pub mod drop;
 pub mod flow;
+pub mod text;
 pub mod upcall;
 
 pub use action::{DpAction, Program, Userspace};

@@ -13,8 +13,6 @@ use crate::flow::WorkerId;
 /// What to do with a packet that no flow covers. Passed by value once a miss; boxing it would cost an allocation.
 #[allow(clippy::large_enum_variant)]
 #[derive(Clone, Debug)]
-// Short-lived and on the stack: a box would cost each upcall an allocation.
-#[allow(clippy::large_enum_variant)]
 pub enum Verdict {
     /// Run `program` on it; with `install`, also put a flow of that mask.
     Forward {
