@@ -12,28 +12,39 @@ pub use packet::{CsumError, finish_checksum, finish_ip_checksum, l4_csum_offset,
 
 /// Adds the words of `data` to `sum`. A byte left over counts as the high half of a word, so only the
 /// last piece may be odd.
+#[inline]
 pub fn add(sum: u32, data: &[u8]) -> u32 {
     // Sums of native 32-bit words are sums of 16-bit words once folded, with the byte order undone
-    // at the end; independent lanes let the compiler use vector additions.
-    let mut lanes = [0u64; 8];
-    let mut blocks = data.chunks_exact(32);
-    for block in &mut blocks {
-        for (lane, word) in lanes.iter_mut().zip(block.chunks_exact(4)) {
-            *lane += u64::from(u32::from_ne_bytes([word[0], word[1], word[2], word[3]]));
-        }
+    // at the end.
+    let (mut acc, rest) = if data.len() >= 64 { add_blocks(data) } else { (0, data) };
+    let mut words = rest.chunks_exact(4);
+    for w in &mut words {
+        acc += u64::from(u32::from_ne_bytes([w[0], w[1], w[2], w[3]]));
     }
-    let mut acc: u64 = lanes.iter().fold(0, |a, lane| a + (lane & 0xffff_ffff) + (lane >> 32));
-    let mut words = blocks.remainder().chunks_exact(2);
-    for word in &mut words {
-        acc += u64::from(u16::from_ne_bytes([word[0], word[1]]));
-    }
-    if let [last] = words.remainder() {
-        acc += u64::from(u16::from_ne_bytes([*last, 0]));
-    }
+    acc += match words.remainder() {
+        [a, b, c] => u64::from(u16::from_ne_bytes([*a, *b])) + u64::from(u16::from_ne_bytes([*c, 0])),
+        [a, b] => u64::from(u16::from_ne_bytes([*a, *b])),
+        [a] => u64::from(u16::from_ne_bytes([*a, 0])),
+        _ => 0,
+    };
     let folded = fold64(acc);
     fold32(sum) + u32::from(u16::from_be_bytes(folded.to_ne_bytes()))
 }
 
+/// Sums whole blocks in independent lanes, which the compiler turns into vector additions.
+fn add_blocks(data: &[u8]) -> (u64, &[u8]) {
+    let mut lanes = [0u64; 8];
+    let mut blocks = data.chunks_exact(32);
+    for block in &mut blocks {
+        for (lane, w) in lanes.iter_mut().zip(block.chunks_exact(4)) {
+            *lane += u64::from(u32::from_ne_bytes([w[0], w[1], w[2], w[3]]));
+        }
+    }
+    let acc = lanes.iter().fold(0, |a, lane| a + (lane & 0xffff_ffff) + (lane >> 32));
+    (acc, blocks.remainder())
+}
+
+#[inline]
 fn fold64(acc: u64) -> u16 {
     let acc = (acc & 0xffff_ffff) + (acc >> 32);
     let acc = (acc & 0xffff) + (acc >> 16);
@@ -41,21 +52,25 @@ fn fold64(acc: u64) -> u16 {
     ((acc & 0xffff) + (acc >> 16)) as u16
 }
 
+#[inline]
 fn fold32(sum: u32) -> u32 {
     (sum & 0xffff) + (sum >> 16)
 }
 
 /// Brings a sum down to 16 bits.
+#[inline]
 pub fn fold(sum: u32) -> u16 {
     fold32(fold32(sum)) as u16
 }
 
 /// The checksum that stands for a sum.
+#[inline]
 pub fn finish(sum: u32) -> u16 {
     !fold(sum)
 }
 
 /// As [`finish`] for UDP, where 0 would mean "none".
+#[inline]
 pub fn finish_udp(sum: u32) -> u16 {
     match finish(sum) {
         0 => 0xffff,
@@ -80,26 +95,31 @@ pub fn pseudo_v6(src: &[u8; 16], dst: &[u8; 16], proto: u8, l4_len: u32) -> u32 
 }
 
 /// The checksum after a 16-bit word that it covers changed.
+#[inline]
 pub fn update16(csum: u16, old: u16, new: u16) -> u16 {
     finish(u32::from(!csum) + u32::from(!old) + u32::from(new))
 }
 
 /// The checksum after a 32-bit value that it covers changed.
+#[inline]
 pub fn update32(csum: u16, old: u32, new: u32) -> u16 {
     finish(u32::from(!csum) + delta32(old, new))
 }
 
 /// The checksum after bytes that it covers, at an even distance from its start, changed.
+#[inline]
 pub fn update(csum: u16, old: &[u8], new: &[u8]) -> u16 {
     finish(u32::from(!csum) + delta(old, new))
 }
 
 /// What a change of bytes adds to a sum. Both have the same length.
+#[inline]
 pub fn delta(old: &[u8], new: &[u8]) -> u32 {
     add(0, new) + u32::from(!fold(add(0, old)))
 }
 
 /// What a change of a 32-bit value adds to a sum.
+#[inline]
 pub fn delta32(old: u32, new: u32) -> u32 {
     let word = |v: u32| (v & 0xffff) + (v >> 16);
     word(!old) + word(new)

@@ -95,39 +95,36 @@ pub struct Meta {
     pub ct_label: u128,
 }
 
-impl Default for Meta {
-    fn default() -> Meta {
-        Meta {
-            in_port: 0,
-            recirc_id: 0,
-            dp_hash: 0,
-            flow_mark: 0,
-            rss_hash: 0,
-            l2_pad: 0,
-            l2_5_ofs: NO_OFS,
-            l3_ofs: NO_OFS,
-            l4_ofs: NO_OFS,
-            inner_l3_ofs: NO_OFS,
-            inner_l4_ofs: NO_OFS,
-            csum_start: 0,
-            csum_offset: 0,
-            csum: Csum::Unknown,
-            ip_csum: Csum::Unknown,
-            rss_valid: false,
-            gso: Gso::NONE,
-            pkt_mark: 0,
-            skb_priority: 0,
-            packet_type: 0,
-            trunc_len: 0,
-            ct_state: 0,
-            ct_mark: 0,
-            ct_zone: 0,
-            ct_label: 0,
-        }
-    }
-}
-
 impl Meta {
+    /// No ports, no marks, no offsets, nothing known.
+    pub const NEW: Meta = Meta {
+        in_port: 0,
+        recirc_id: 0,
+        dp_hash: 0,
+        flow_mark: 0,
+        rss_hash: 0,
+        l2_pad: 0,
+        l2_5_ofs: NO_OFS,
+        l3_ofs: NO_OFS,
+        l4_ofs: NO_OFS,
+        inner_l3_ofs: NO_OFS,
+        inner_l4_ofs: NO_OFS,
+        csum_start: 0,
+        csum_offset: 0,
+        csum: Csum::Unknown,
+        ip_csum: Csum::Unknown,
+        rss_valid: false,
+        gso: Gso::NONE,
+        pkt_mark: 0,
+        skb_priority: 0,
+        packet_type: 0,
+        trunc_len: 0,
+        ct_state: 0,
+        ct_mark: 0,
+        ct_zone: 0,
+        ct_label: 0,
+    };
+
     /// Moves every offset by the `n` bytes put in front of the packet.
     pub(crate) fn front_grew(&mut self, n: usize) {
         for ofs in self.offsets_mut() {
@@ -166,5 +163,11 @@ impl Meta {
 
     fn offsets_mut(&mut self) -> [&mut u16; 5] {
         [&mut self.l2_5_ofs, &mut self.l3_ofs, &mut self.l4_ofs, &mut self.inner_l3_ofs, &mut self.inner_l4_ofs]
+    }
+}
+
+impl Default for Meta {
+    fn default() -> Meta {
+        Meta::NEW
     }
 }

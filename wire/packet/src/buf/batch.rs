@@ -22,6 +22,7 @@ impl Batch {
     }
 
     /// Appends a packet, or gives it back when the batch is full.
+    #[inline]
     pub fn push(&mut self, packet: Packet) -> Result<(), Packet> {
         if self.len == BATCH_MAX {
             return Err(packet);
@@ -31,6 +32,7 @@ impl Batch {
         Ok(())
     }
 
+    #[inline]
     pub fn pop(&mut self) -> Option<Packet> {
         self.len = self.len.checked_sub(1)?;
         // SAFETY: the slot was below the old length, so it held a packet; it is out of bounds now.
@@ -38,6 +40,7 @@ impl Batch {
     }
 
     /// Empties the batch, packet by packet in order; what is not taken is dropped.
+    #[inline]
     pub fn drain(&mut self) -> Drain<'_> {
         // Forgetting the iterator then leaks packets but never doubles them.
         let len = std::mem::take(&mut self.len);
@@ -66,6 +69,7 @@ impl Batch {
 impl Deref for Batch {
     type Target = [Packet];
 
+    #[inline]
     fn deref(&self) -> &[Packet] {
         // SAFETY: the first `len` slots hold packets, and MaybeUninit<T> has the layout of T.
         unsafe { std::slice::from_raw_parts(self.slots.as_ptr().cast(), self.len) }
@@ -73,6 +77,7 @@ impl Deref for Batch {
 }
 
 impl DerefMut for Batch {
+    #[inline]
     fn deref_mut(&mut self) -> &mut [Packet] {
         // SAFETY: as in `deref`, and `self` is borrowed mutably.
         unsafe { std::slice::from_raw_parts_mut(self.slots.as_mut_ptr().cast(), self.len) }
@@ -119,6 +124,7 @@ pub struct Drain<'a> {
 impl Iterator for Drain<'_> {
     type Item = Packet;
 
+    #[inline]
     fn next(&mut self) -> Option<Packet> {
         if self.next == self.len {
             return None;

@@ -37,6 +37,7 @@ pub(super) enum Class {
 
 impl Class {
     /// The smallest class with `cap` bytes behind the head.
+    #[inline]
     pub(super) fn of(cap: usize) -> Class {
         if cap <= SMALL_CAP {
             Class::Small
@@ -48,6 +49,7 @@ impl Class {
     }
 
     /// Bytes behind the head that a request for `cap` gets.
+    #[inline]
     pub(super) fn cap(self, cap: usize) -> usize {
         match self {
             Class::Small => SMALL_CAP,
@@ -74,6 +76,7 @@ unsafe impl Send for Magazine {}
 impl Magazine {
     const EMPTY: Magazine = Magazine { top: None, count: 0 };
 
+    #[inline]
     fn pop(&mut self) -> Option<NonNull<u8>> {
         let top = self.top?;
         // SAFETY: `top` is a free buffer owned by this magazine and starts with a valid `Free`.
@@ -84,6 +87,7 @@ impl Magazine {
 
     /// # Safety
     /// `buf` is a buffer of this magazine's class that nothing else refers to.
+    #[inline]
     unsafe fn push(&mut self, buf: NonNull<u8>) {
         let node = buf.cast::<Free>();
         // SAFETY: a buffer is at least HEAD bytes, aligned to 64, and ours to write.
@@ -169,6 +173,7 @@ pub fn trim(keep: usize) {
 
 /// A buffer of `class` with `cap` bytes behind the head. Every byte is initialised (zeros when it is
 /// new, stale otherwise).
+#[inline]
 pub(super) fn take(class: Class, cap: usize) -> NonNull<u8> {
     let i = match class {
         Class::Small => 0,
@@ -197,6 +202,7 @@ pub(super) fn take(class: Class, cap: usize) -> NonNull<u8> {
 ///
 /// # Safety
 /// `buf` came from [`take`] with the same `class` and `cap`, and nothing refers to it any more.
+#[inline]
 pub(super) unsafe fn give(buf: NonNull<u8>, class: Class, cap: usize) {
     let i = match class {
         Class::Small => 0,
