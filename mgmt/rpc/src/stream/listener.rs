@@ -54,7 +54,11 @@ impl Listener {
             // A port that the system chose is only known from here.
             let (_, asked) = name.split_once(':').unwrap_or_default();
             if asked.split(':').next() == Some("0") {
-                let host = if asked.contains(':') { format!(":{}", a.ip()) } else { String::new() };
+                let host = match a {
+                    _ if !asked.contains(':') => String::new(),
+                    SocketAddr::V4(a) => format!(":{}", a.ip()),
+                    SocketAddr::V6(a) => format!(":[{}]", a.ip()),
+                };
                 log::info!(target: "socket_util", "{asked}: listening on port {}", a.port());
                 l.name = format!("{}:{}{host}", name.split(':').next().unwrap_or_default(), a.port());
             }
