@@ -3,6 +3,7 @@
 pub mod compose;
 pub mod extract;
 pub mod field;
+pub mod hash;
 pub mod key;
 pub mod matching;
 pub mod odp;
