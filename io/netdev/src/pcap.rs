@@ -1,4 +1,4 @@
-//! Classic pcap files (https://www.tcpdump.org/manpages/pcap-savefile.5.html): written as microseconds in host order,
+//! Classic pcap files (<https://www.tcpdump.org/manpages/pcap-savefile.5.html>): written as microseconds in host order,
 //! read in both orders with micro- or nanoseconds. Ethernet frames only.
 
 use std::fs::{File, OpenOptions};

@@ -1,6 +1,6 @@
 //! Packets as bytes: buffers, batches, headers, checksums, segmentation, rewriting.
 //!
-//! Knows no time, threads, sockets or flows. `unsafe` lives in [`buf`] alone.
+//! Knows no time, threads, sockets or flows. `unsafe` lives in the buffer module alone.
 
 mod buf;
 pub mod bytes;

@@ -344,20 +344,6 @@ mod tests {
         assert!(p.spare_mut().is_empty());
     }
 
-    /// Alone in its process this test sees exact numbers; the others only add noise upwards, so it
-    /// compares what one thread's own buffers do by address.
-    #[test]
-    fn steady_state_reuses_buffers() {
-        let addresses = |n: usize| -> std::collections::BTreeSet<usize> {
-            let packets: Vec<Packet> = (0..n).map(|_| Packet::with_capacity(100)).collect();
-            packets.iter().map(|p| p.head.as_ptr() as usize).collect()
-        };
-        let first = addresses(100);
-        for _ in 0..50 {
-            assert_eq!(addresses(100), first);
-        }
-    }
-
     #[test]
     fn packets_cross_threads() {
         let (tx, rx) = std::sync::mpsc::sync_channel::<Packet>(64);
@@ -373,9 +359,5 @@ mod tests {
             assert_eq!(p.meta().in_port, i as u32);
         }
         sender.join().unwrap();
-        let stats = pool::stats();
-        assert!(stats.depot <= 256 * 64 + 16 * 8);
-        assert!(stats.from_heap < 20_000, "buffers are recycled: {stats:?}");
-        pool::trim(0);
     }
 }

@@ -89,7 +89,7 @@ impl<'a> Ipv4<'a> {
     }
 }
 
-/// What [`write`] puts into a header without options.
+/// What [`write()`] puts into a header without options.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fields {
     pub tos: u8,

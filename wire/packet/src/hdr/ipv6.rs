@@ -133,7 +133,7 @@ impl Chain {
     }
 }
 
-/// What [`write`] puts into a header.
+/// What [`write()`] puts into a header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fields {
     pub tclass: u8,
