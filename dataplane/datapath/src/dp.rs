@@ -267,6 +267,17 @@ impl Dp {
         ack
     }
 
+    /// Done when every worker has taken the messages sent before, between two batches: packets that
+    /// were in hand when this was called are through.
+    pub fn barrier(&self) -> Arc<Ack> {
+        let ack = Ack::new();
+        for worker in self.workers.lock().iter() {
+            worker.mailbox.send(Msg::Barrier(ack.token()));
+        }
+        self.poke_main();
+        ack
+    }
+
     /// Workers, the control thread's first.
     pub fn workers(&self) -> Vec<WorkerHandle> {
         self.workers.lock().clone()

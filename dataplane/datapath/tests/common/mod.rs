@@ -1,6 +1,8 @@
 //! Devices in memory and a control plane of closures.
 #![allow(dead_code)]
 
+pub mod source;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
