@@ -28,6 +28,20 @@ pub struct SslOptions {
     pub ciphersuites: Option<String>,
 }
 
+impl SslOptions {
+    /// The process's TLS settings as the command line has them.
+    pub fn tls(&self) -> fv_rpc::Tls {
+        let tls = fv_rpc::Tls::default();
+        tls.set_key_and_cert(self.private_key.as_deref(), self.certificate.as_deref());
+        tls.set_ca(self.ca_cert.as_deref(), self.bootstrap_ca_cert);
+        tls.set_peer_ca(self.peer_ca_cert.as_deref());
+        tls.set_protocols(self.protocols.as_deref());
+        tls.set_ciphers(self.ciphers.as_deref());
+        tls.set_ciphersuites(self.ciphersuites.as_deref());
+        tls
+    }
+}
+
 /// Everything `run` needs beside the clock, the ready callback and the signals.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SwitchOptions {

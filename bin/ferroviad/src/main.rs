@@ -55,6 +55,9 @@ fn fail(e: &anyhow::Error) -> ExitCode {
 fn serve(o: Options, clock: Clock) -> Result<()> {
     start_log(&o)?;
     if let Some(user) = &o.user {
+        if let Some(f) = o.log_file.as_ref().filter(|f| f.exists()) {
+            daemon::give_file(f, user)?;
+        }
         daemon::become_user(user, o.rawio)?;
     }
     let mut process = Daemon::start(&o.daemon)?;

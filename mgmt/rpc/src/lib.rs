@@ -18,4 +18,4 @@ pub use jsonrpc::{Connection, Message};
 pub use poll::{Interest, Poller, Waker};
 pub use reconnect::Reconnect;
 pub use session::Session;
-pub use stream::{Listener, Stream, Tls};
+pub use stream::{Acceptor, Listener, Stream, Tls};

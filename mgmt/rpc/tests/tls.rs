@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use fv_core::{Clock, Nanos};
 use fv_rpc::jsonrpc::Limits;
-use fv_rpc::{Connection, Interest, Listener, Message, Poller, Session, Stream, Tls};
+use fv_rpc::{Acceptor, Connection, Listener, Message, Poller, Session, Tls};
 use serde_json::json;
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -58,24 +58,15 @@ impl Pki {
 }
 
 /// Serves `list_dbs` to everybody until `child` has ended.
-fn serve_while(listener: &mut Listener, child: &mut Child) {
+fn serve_while(acceptor: &mut Acceptor, child: &mut Child) {
     let clock = Clock::new();
     let mut poller = Poller::new().unwrap();
-    let (mut opening, mut open): (Vec<Stream>, Vec<Connection>) = Default::default();
+    let mut open: Vec<Connection> = Vec::new();
     let start = Instant::now();
     while child.try_wait().unwrap().is_none() {
         assert!(start.elapsed() < PATIENCE, "the client does not end");
         let now = clock.now();
-        opening.extend(listener.accept(now).unwrap_or_default());
-        let mut waiting = Vec::new();
-        for mut s in opening.drain(..) {
-            match s.connect() {
-                Ok(true) => open.push(Connection::new(s, Limits::default())),
-                Ok(false) => waiting.push(s),
-                Err(_) => {}
-            }
-        }
-        opening = waiting;
+        open.extend(acceptor.turn(now).into_iter().map(|s| Connection::new(s, Limits::default())));
         for c in &mut open {
             c.turn();
             if let Some(Message::Request { method, id, .. }) = c.recv() {
@@ -84,16 +75,15 @@ fn serve_while(listener: &mut Listener, child: &mut Child) {
             }
         }
         open.retain(|c| c.closed().is_none());
-        listener.want(&mut poller, now);
-        opening.iter().for_each(|s| s.want(&mut poller, Interest::NONE));
+        acceptor.want(&mut poller, now);
         open.iter().for_each(|c| c.want(&mut poller));
         poller.wait(Some(now.saturating_add(Nanos::from_ms(20))), &clock).unwrap();
     }
 }
 
 fn client_of_ours(tls: &Tls, program: &str, args: &[String]) -> Output {
-    let mut listener = Listener::open("pssl:0:127.0.0.1", tls, None).unwrap();
-    let port = listener.local().unwrap().port();
+    let mut acceptor = Acceptor::open("pssl:0:127.0.0.1", tls, None).unwrap();
+    let port = acceptor.listener().local().unwrap().port();
     let args: Vec<String> = args.iter().map(|a| a.replace("PORT", &port.to_string())).collect();
     let mut child = Command::new(program)
         .args(&args)
@@ -102,7 +92,7 @@ fn client_of_ours(tls: &Tls, program: &str, args: &[String]) -> Output {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    serve_while(&mut listener, &mut child);
+    serve_while(&mut acceptor, &mut child);
     child.wait_with_output().unwrap()
 }
 
@@ -261,13 +251,13 @@ fn our_client_and_the_references_server() {
 #[test]
 fn bulk_in_both_directions_between_ourselves() {
     let pki = Pki::new();
-    let mut listener = Listener::open("pssl:0:[::1]", &pki.tls("ctl", "switch"), None).unwrap();
-    let name = format!("ssl:[::1]:{}", listener.local().unwrap().port());
-    assert_eq!(listener.name(), format!("pssl:{}:[::1]", listener.local().unwrap().port()));
+    let mut acceptor = Acceptor::open("pssl:0:[::1]", &pki.tls("ctl", "switch"), None).unwrap();
+    let port = acceptor.listener().local().unwrap().port();
+    assert_eq!(acceptor.listener().name(), format!("pssl:{port}:[::1]"));
+    let name = format!("ssl:[::1]:{port}");
     let clock = Clock::new();
     let mut poller = Poller::new().unwrap();
     let mut client = Session::open(&[&name], &pki.tls("sc", "controller"), Limits::default(), clock.now());
-    let mut accepted: Option<Stream> = None;
     let mut server: Option<Connection> = None;
     let big = "x".repeat(3 << 20);
     let mut sent = false;
@@ -283,12 +273,8 @@ fn bulk_in_both_directions_between_ourselves() {
             assert_eq!(m, Message::Reply { result: json!([big]), id: 1.into() });
             break;
         }
-        accepted = accepted.or(listener.accept(clock.now()).unwrap());
-        if let Some(mut s) = accepted.take() {
-            match s.connect().unwrap() {
-                true => server = Some(Connection::new(s, Limits::default())),
-                false => accepted = Some(s),
-            }
+        if let Some(s) = acceptor.turn(clock.now()).pop() {
+            server = Some(Connection::new(s, Limits::default()));
         }
         if let Some(c) = &mut server {
             c.turn();
@@ -297,9 +283,28 @@ fn bulk_in_both_directions_between_ourselves() {
             }
             c.want(&mut poller);
         }
-        accepted.iter().for_each(|s| s.want(&mut poller, Interest::NONE));
-        listener.want(&mut poller, clock.now());
+        acceptor.want(&mut poller, clock.now());
         client.want(&mut poller, clock.now());
         poller.wait(None, &clock).unwrap();
+    }
+}
+
+#[test]
+fn a_peer_that_does_not_shake_hands_is_dropped() {
+    let pki = Pki::new();
+    let mut acceptor = Acceptor::open("pssl:0:127.0.0.1", &pki.tls("ctl", "switch"), None).unwrap();
+    let address = acceptor.listener().local().unwrap();
+    let mut peers: Vec<_> = (0..3).map(|_| std::net::TcpStream::connect(address).unwrap()).collect();
+    std::io::Write::write_all(&mut peers[0], b"GET / HTTP/1.0\r\n\r\n").unwrap();
+    let clock = Clock::new();
+    assert_eq!(acceptor.turn(clock.now()).len(), 0);
+    clock.advance(Nanos::from_secs(11));
+    assert_eq!(acceptor.turn(clock.now()).len(), 0);
+    for p in &mut peers {
+        p.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut all = Vec::new();
+        // An alert may come first; then the end, in one way or the other.
+        let end = std::io::Read::read_to_end(p, &mut all);
+        assert!(end.is_ok() || end.is_err_and(|e| e.kind() == std::io::ErrorKind::ConnectionReset));
     }
 }

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 pub use pidfile::Pidfile;
 pub use signals::Signals;
-pub use user::become_user;
+pub use user::{become_user, give_file};
 
 use crate::vlog::{self, Destination, Level};
 

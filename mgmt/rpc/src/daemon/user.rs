@@ -1,5 +1,7 @@
 //! Giving up root, but not what packet sockets, taps and pinned threads need.
 
+use std::path::Path;
+
 use super::{Error, text};
 use crate::sys;
 
@@ -16,20 +18,9 @@ const CAP_SYS_NICE: u32 = 23;
 /// right to program hardware. Call it before threads and descriptors that must belong to the
 /// user.
 pub fn become_user(spec: &str, rawio: bool) -> Result<(), Error> {
-    let (user, group) = match spec.split_once(':') {
-        Some((u, g)) => (u, Some(g)),
-        None => (spec, None),
-    };
     let err = |what: &'static str| move |e: std::io::Error| Error::System(what, text(e));
-    let known = |kind: &str, name: &str, e: std::io::Error| Error::User(format!("{kind} {name}: {}", text(e)));
-    let (uid, own_gid) = match user {
-        "" => (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw()),
-        u => sys::user(u).map_err(|e| known("user", u, e))?,
-    };
-    let gid = match group {
-        None | Some("") => own_gid,
-        Some(g) => sys::group(g).map_err(|e| known("group", g, e))?,
-    };
+    let (uid, gid) = ids(spec)?;
+    let user = spec.split(':').next().unwrap_or_default();
     if uid == rustix::process::getuid().as_raw() && gid == rustix::process::getgid().as_raw() {
         return Ok(());
     }
@@ -47,4 +38,28 @@ pub fn become_user(spec: &str, rawio: bool) -> Result<(), Error> {
         sys::set_capabilities(&caps).map_err(err("capset"))?;
     }
     sys::keep_capabilities(false).map_err(err("prctl(PR_SET_KEEPCAPS)"))
+}
+
+/// Gives a file that was made before to the user, who will have to open it again.
+pub fn give_file(path: &Path, spec: &str) -> Result<(), Error> {
+    let (uid, gid) = ids(spec)?;
+    std::os::unix::fs::chown(path, Some(uid), Some(gid)).map_err(|e| Error::System("chown", text(e)))
+}
+
+/// (uid, gid) of `USER[:GROUP]`.
+fn ids(spec: &str) -> Result<(u32, u32), Error> {
+    let (user, group) = match spec.split_once(':') {
+        Some((u, g)) => (u, Some(g)),
+        None => (spec, None),
+    };
+    let unknown = |kind: &str, name: &str, e: std::io::Error| Error::User(format!("{kind} {name}: {}", text(e)));
+    let (uid, own_gid) = match user {
+        "" => (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw()),
+        u => sys::user(u).map_err(|e| unknown("user", u, e))?,
+    };
+    let gid = match group {
+        None | Some("") => own_gid,
+        Some(g) => sys::group(g).map_err(|e| unknown("group", g, e))?,
+    };
+    Ok((uid, gid))
 }

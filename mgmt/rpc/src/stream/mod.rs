@@ -3,6 +3,7 @@
 //! `read` and `write` follow the socket convention: `WouldBlock` when there is nothing to do now,
 //! 0 from `read` at the end. Until `connect` says true they answer `WouldBlock` too.
 
+mod acceptor;
 mod addr;
 mod ciphers;
 mod der;
@@ -19,6 +20,7 @@ use rustls::pki_types::ServerName;
 
 use crate::poll::{Interest, Poller, SourceId};
 
+pub use acceptor::Acceptor;
 pub use addr::{DEFAULT_PORT, is_passive};
 pub use listener::Listener;
 pub use socket::DEFAULT_DSCP;

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, chmod};
+use rustix::fs::{Mode, fchmod};
 use rustix::io::Errno;
 use rustix::net::sockopt;
 use rustix::net::{AddressFamily, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType};
@@ -17,9 +17,9 @@ use rustix::net::{accept_with, bind, connect, getsockname, listen, recv, send, s
 /// Longest path that fits into a socket address, with its final zero.
 const UNIX_PATH_MAX: usize = 107;
 const BACKLOG: i32 = 64;
-/// Mode of our Unix sockets: owner and group, as management sockets of a root daemon.
+/// Mode of our Unix sockets before the umask: nobody but owner and group.
 const UNIX_MODE: Mode = Mode::from_bits_truncate(0o770);
-/// Connections that a listener hands out in a row before the loop turns.
+/// Traffic class of management connections (CS6).
 pub const DEFAULT_DSCP: u8 = 48;
 
 /// Whether a connect is finished, and a socket that does it.
@@ -82,8 +82,9 @@ pub fn listen_unix(path: &Path) -> io::Result<OwnedFd> {
     }
     let fd = unix_socket()?;
     let short = ShortPath::new(path)?;
+    // Before it has a name, so that there is no moment with another mode.
+    fchmod(&fd, UNIX_MODE)?;
     bind(&fd, &SocketAddrUnix::new(short.path())?)?;
-    chmod(path, UNIX_MODE)?;
     listen(&fd, BACKLOG)?;
     Ok(fd)
 }

@@ -23,3 +23,14 @@ pub fn command_list<'a>(commands: impl Iterator<Item = (&'a str, &'a str)>) -> S
     }
     out
 }
+
+/// What the socket answers itself, for the list of commands.
+pub fn commands<C>() -> [fv_core::Command<C>; 1] {
+    [fv_core::Command {
+        name: "set-options",
+        usage: Some("[--format text|json]"),
+        min: 1,
+        max: 2,
+        run: |_, _| Err("this is an option of a connection".into()),
+    }]
+}

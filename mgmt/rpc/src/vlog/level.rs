@@ -49,7 +49,7 @@ impl Level {
             Level::Err => log::LevelFilter::Error,
             Level::Warn => log::LevelFilter::Warn,
             Level::Info => log::LevelFilter::Info,
-            Level::Dbg => log::LevelFilter::Trace,
+            Level::Dbg => log::LevelFilter::Debug,
         }
     }
 

@@ -1,6 +1,6 @@
 //! Logging: the backend of the `log` crate, with levels per module and destination that can be
 //! changed while running. The module is the record's target; a target with `::` counts as its
-//! last part if it is one of ours.
+//! last part if it is one of ours. Trace records of dependencies are never wanted.
 //!
 //! Cost: a message that nobody wants costs one relaxed load as long as no module wants more than
 //! the others, else one more lookup. Threads that must not wait call `defer_output`: they put
