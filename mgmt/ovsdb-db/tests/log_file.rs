@@ -270,3 +270,46 @@ fn a_killed_writer_loses_nothing_acknowledged() {
     assert!(last > 100);
     tool_ok("ovsdb-tool", &["query", path.to_str().unwrap(), r#"["T"]"#]);
 }
+
+/// Runs under a limit on the size of files; only when it is run again by the next test.
+#[test]
+fn full_disk_child() {
+    let Some(path) = std::env::var_os("FV_OVSDB_FULL") else { return };
+    let (mut s, c) = serve(Path::new(&path), &zoo());
+    let insert =
+        |n: usize| json!(["T", {"op": "insert", "table": "Root", "row": {"name": format!("{n}-{}", "x".repeat(500))}}]);
+    let mut kept = 0;
+    let refused = loop {
+        let r = transact(&mut s, c, insert(kept));
+        if r.get(1).is_some() {
+            break r;
+        }
+        kept += 1;
+    };
+    assert_eq!(refused[1]["error"], "I/O error");
+    assert_eq!(select(&mut s, c, "T", "Root").len(), kept);
+    // Small ones may still fit; large ones are refused again; nothing that was kept is lost.
+    for _ in 0..3 {
+        assert_eq!(transact(&mut s, c, insert(kept))[1]["error"], "I/O error");
+    }
+    println!("kept {kept}");
+}
+
+#[test]
+fn a_full_disk_loses_nothing_and_leaves_a_whole_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t.db");
+    let command = format!(
+        "trap '' XFSZ; ulimit -f 64; exec '{}' --exact full_disk_child --nocapture --test-threads=1",
+        std::env::current_exe().unwrap().display()
+    );
+    let out = Command::new("sh").args(["-c", &command]).env("FV_OVSDB_FULL", &path).output().unwrap();
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    assert!(out.status.success(), "{text}{}", String::from_utf8_lossy(&out.stderr));
+    let (_, kept) = text.split_once("kept ").expect("the child's count");
+    let kept: usize = kept.split_whitespace().next().unwrap().parse().unwrap();
+    assert!(kept > 10);
+    let bytes = std::fs::metadata(&path).unwrap().len();
+    let (log, db) = open(&path, &zoo());
+    assert_eq!((log.size(), db.row_count(zoo().table("Root").unwrap())), (bytes, kept));
+}
