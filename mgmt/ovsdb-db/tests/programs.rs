@@ -338,3 +338,64 @@ fn our_client_over_a_socket_and_after_a_restart() {
     until(&mut c, "resynchronisation", &|c| c.is_synced() && c.has_lock() && c.row_count("Bridge") == 2);
     assert_eq!(c.client.first("Bridge").unwrap().str("datapath_id"), "", "ephemeral");
 }
+
+#[test]
+fn managers_over_tls() {
+    let s = Running::start();
+    s.vsctl(&["init"]);
+    let pki = s.path().join("pki");
+    let sh = |command: &str| {
+        let out = Command::new("sh").args(["-ec", command]).current_dir(s.path()).output().unwrap();
+        assert!(out.status.success(), "{command}: {}", String::from_utf8_lossy(&out.stderr));
+    };
+    let dir = format!("--dir={} --log={}/pki.log", pki.display(), s.path().display());
+    sh(&format!(
+        "ovs-pki {dir} init && ovs-pki {dir} -u req+sign sc switch && ovs-pki {dir} -u req+sign cl controller"
+    ));
+    let file = |n: &str| s.path().join(n).display().to_string();
+    let ca = pki.join("controllerca/cacert.pem").display().to_string();
+    let server_ca = pki.join("switchca/cacert.pem").display().to_string();
+    s.vsctl(&["set-ssl", &file("sc-privkey.pem"), &file("sc-cert.pem"), &ca]);
+    s.vsctl(&["set-manager", "pssl:0:127.0.0.1"]);
+    let port = wait_for("the bound port", || {
+        let p = s.vsctl(&["--bare", "--columns=status", "list", "manager"]);
+        let (_, port) = p.split_once("bound_port=")?;
+        Some(port.trim_matches('"').chars().take_while(char::is_ascii_digit).collect::<String>())
+    });
+    let remote = format!("ssl:127.0.0.1:{port}");
+    let (key, cert) = (format!("-p{}", file("cl-privkey.pem")), format!("-c{}", file("cl-cert.pem")));
+    let list = tool_ok("ovsdb-client", &["--timeout=10", &key, &cert, &format!("-C{server_ca}"), "list-dbs", &remote]);
+    assert!(list.contains("Open_vSwitch"));
+    // A certificate of the wrong authority.
+    let (key, cert) = (format!("-p{}", file("sc-privkey.pem")), format!("-c{}", file("sc-cert.pem")));
+    let refused = tool("ovsdb-client", &["--timeout=3", &key, &cert, &format!("-C{server_ca}"), "list-dbs", &remote]);
+    assert!(!refused.status.success());
+    assert!(s.vsctl(&["get-ssl"]).contains("sc-cert.pem"));
+}
+
+/// Garbage, half messages and silence on some connections do not disturb the others.
+#[test]
+fn bad_peers_disturb_nobody() {
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+    let s = Running::start();
+    s.vsctl(&["init"]);
+    let path = s.path().join("db.sock");
+    let mut idle: Vec<UnixStream> = (0..20).map(|_| UnixStream::connect(&path).unwrap()).collect();
+    for (i, c) in idle.iter_mut().enumerate() {
+        let _ = c.write_all(&b"{\"method\": \"transact\", \"params\": [\"Open_vSwitch\""[..i * 2]);
+    }
+    let deep = format!("{{\"method\":\"echo\",\"id\":1,\"params\":{}{}}}", "[".repeat(5000), "]".repeat(5000));
+    for garbage in ["}", "[1,2]", "\0\0\0", "{\"method\":5,\"params\":[],\"id\":1}", "{\"a\":1e999}", &deep] {
+        let mut c = UnixStream::connect(&path).unwrap();
+        c.write_all(garbage.as_bytes()).unwrap();
+        let mut end = Vec::new();
+        c.set_read_timeout(Some(support::PATIENCE)).unwrap();
+        // Closed without an answer; a reset is as good.
+        if let Ok(n) = c.read_to_end(&mut end) {
+            assert_eq!(n, 0, "{garbage}");
+        }
+    }
+    s.vsctl(&["add-br", "br0"]);
+    assert_eq!(s.vsctl(&["list-br"]), "br0\n");
+}
