@@ -122,6 +122,42 @@ proptest! {
     }
 
     #[test]
+    fn keys_survive_their_texts(n in 0usize..64, edits in proptest::collection::vec((12usize..90, any::<u8>()), 0..4)) {
+        let all = corpus();
+        let mut f = all[n % all.len()].clone();
+        for (at, b) in edits {
+            if let Some(x) = f.get_mut(at) {
+                *x = b;
+            }
+        }
+        let mut key = fast(&f, 2).0;
+        key.base.in_port = 3;
+        let text = crate::odp::format(&key, None, true, None);
+        let parsed = crate::odp::parse(&text, &|_| None);
+        // What the text of the datapath cannot say.
+        key.misc.igmp_group_ip4 = 0.into();
+        if key.base.nw_proto == ipproto::IGMP {
+            (key.base.tp_src, key.base.tp_dst) = Default::default();
+        }
+        match parsed {
+            Ok(p) => prop_assert_eq!(p.key, key, "{}", text),
+            Err(e) => prop_assert!(false, "{}: {}", text, e),
+        }
+        let flow = crate::FlowKey { dp: key, ..Default::default() };
+        // Nor can that of OpenFlow say second tags, label stacks, or both addresses of ND.
+        let said = key.base.vlans[1].tci == 0
+            && key.base.vlans[0].tpid != eth::VLAN_8021AD
+            && ![eth::NSH, eth::MPLS, eth::MPLS_MCAST].contains(&key.base.dl_type.get())
+            && key.base.nw_proto != ipproto::IGMP
+            && !crate::Field::NdTarget.prerequisites_met(&flow);
+        if said {
+            let text = crate::text::format_flow(&flow, None).replace("vlan_tci1=0x0000,", "");
+            let again = crate::text::parse_exact_flow(&text, None);
+            prop_assert_eq!(again.map(|k| k.dp), Ok(key), "{}", text);
+        }
+    }
+
+    #[test]
     fn noise_is_harmless(f in proptest::collection::vec(any::<u8>(), 0..200), limit in 0u8..3) {
         prop_assert_eq!(fast(&f, limit), naive(&f, limit));
     }
