@@ -1,7 +1,16 @@
 //! The whole switch as a library: built from a clock, options and streams.
 
+mod commands;
+mod datapaths;
+mod db;
+mod embedded;
+mod engine;
+mod openflow;
 pub mod options;
+mod report;
 mod run;
+mod threads;
+mod world;
 
 pub use options::{DummyMode, SslOptions, SwitchOptions};
-pub use run::{Error, run};
+pub use run::{Error, Switch, run};

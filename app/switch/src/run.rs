@@ -1,75 +1,331 @@
-//! The control thread's loop.
+//! Control's thread: database, configuration, OpenFlow, commands, and the datapaths' own worker.
 
-use fv_core::{Clock, Registry};
-use fv_rpc::Poller;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fv_config::{Applied, Desired};
+use fv_core::{Clock, Nanos};
+use fv_ofproto::packet_in::PacketInQueue;
+use fv_ovsdb_db::client::TxnId;
 use fv_rpc::daemon::Signals;
-use fv_rpc::{unixctl, vlog};
+use fv_rpc::{Poller, Tls, unixctl};
 
+use crate::commands::{self, Ctx};
+use crate::datapaths::Datapaths;
+use crate::db::DbLink;
+use crate::embedded::Embedded;
+use crate::engine::Engine;
 use crate::options::SwitchOptions;
+use crate::report;
 
-/// What keeps the switch from starting, or ends it.
+/// OpenFlow messages served per bridge and turn.
+const OF_BUDGET: usize = 500;
+/// How often devices are asked for changes that nobody announces.
+const STATUS_INTERVAL: Nanos = Nanos::from_ms(100);
+
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("{0}")]
+    Start(String),
+    #[error(transparent)]
     Io(#[from] std::io::Error),
-    #[error("control socket: {0}")]
-    Control(#[from] fv_rpc::stream::Error),
 }
 
-/// What commands work on.
-#[derive(Default)]
-struct Ctx {
-    exit: bool,
+/// The switch, to be turned by its thread.
+pub struct Switch {
+    pub ctx: Ctx,
+    db: DbLink,
+    embedded: Option<Embedded>,
+    unixctl: Option<unixctl::Server>,
+    poller: Poller,
+    registry: fv_core::Registry<Ctx>,
+    applied: Applied,
+    desired: Option<Desired>,
+    /// Transaction that reports the configuration, and the `next_cfg` that it is about.
+    reporting: Option<TxnId>,
+    status_txn: Option<TxnId>,
+    configured_once: bool,
+    next_status: Nanos,
+    next_stats: Nanos,
+    next_model: Nanos,
+    replica_changed: bool,
+    report_due: bool,
 }
 
-/// Runs the switch until a signal or `exit` ends it. `ready` is called once, when the first
-/// configuration is in place.
-pub fn run(options: SwitchOptions, clock: Clock, ready: &mut dyn FnMut(), signals: Signals) -> Result<(), Error> {
-    let mut signals = signals;
-    let mut poller = Poller::new()?;
-    let mut server = match options.unixctl.as_deref() {
-        Some("none") => None,
-        Some(p) => Some(unixctl::Server::open(&options.rundir.join(p))?),
-        None => {
-            let p = unixctl::default_path(&options.rundir, &options.program, std::process::id());
-            Some(unixctl::Server::open(&p)?)
-        }
-    };
-    let mut commands: Registry<Ctx> = Registry::default();
-    commands.add(&vlog::commands());
-    commands.add(&[fv_core::Command {
-        name: "exit",
-        usage: Some("[--cleanup]"),
-        min: 0,
-        max: 1,
-        run: |c: &mut Ctx, _| {
-            c.exit = true;
-            Ok(String::new())
-        },
-    }]);
-    let mut ctx = Ctx::default();
-    ready();
-    while !signals.turn() && !ctx.exit {
+impl Switch {
+    pub fn new(opts: SwitchOptions, clock: Clock) -> Result<Switch, Error> {
         let now = clock.now();
-        if let Some(s) = &mut server {
-            for r in s.turn(now) {
-                let args: Vec<&str> = r.args.iter().map(String::as_str).collect();
-                let reply = match r.command.as_str() {
-                    "list-commands" => Ok(unixctl::command_list(commands.list())),
-                    "version" => Ok(format!("{} (Open vSwitch) 3.7.1", options.program)),
-                    c => commands.run(&mut ctx, c, &args),
-                };
-                if ctx.exit {
-                    s.close_listener();
-                }
-                s.reply(r.token, reply);
-            }
-            s.want(&mut poller, now);
+        let poller = Poller::new()?;
+        let tls = tls_of(&opts);
+        let packet_ins = Arc::new(PacketInQueue::default());
+        let dps = Datapaths::new(clock.clone(), poller.waker(), packet_ins.clone());
+        let (remote, embedded) = crate::embedded::choose(&opts, &clock, &tls)?;
+        let unixctl = match opts.unixctl.as_deref() {
+            Some("none") => None,
+            Some(path) => Some(opts.rundir.join(path)),
+            None => Some(unixctl::default_path(&opts.rundir, &opts.program, std::process::id())),
         }
-        signals.want(&mut poller);
-        if !ctx.exit {
-            poller.wait(None, &clock)?;
+        .map(|p| unixctl::Server::open(&p))
+        .transpose()
+        .map_err(|e| Error::Start(format!("control socket: {e}")))?;
+        let engine = Engine::new(clock.clone(), opts, dps, packet_ins, tls.clone());
+        let mut registry = fv_core::Registry::default();
+        commands::register(&mut registry);
+        Ok(Switch {
+            db: DbLink::open(&remote, &tls, now),
+            ctx: Ctx::new(engine, commands::list_text(&registry)),
+            embedded,
+            unixctl,
+            poller,
+            registry,
+            applied: Applied::default(),
+            desired: None,
+            reporting: None,
+            status_txn: None,
+            configured_once: false,
+            next_status: now,
+            next_stats: now,
+            next_model: now,
+            replica_changed: false,
+            report_due: false,
+        })
+    }
+
+    /// The first configuration is in effect (or there is none to wait for).
+    pub fn is_ready(&self) -> bool {
+        self.configured_once
+    }
+
+    /// Everything that can be done now; true if more is waiting.
+    pub fn turn(&mut self) -> bool {
+        let now = self.ctx.engine.clock.now();
+        self.replica_changed |= self.db.turn(now);
+        self.configure(now);
+        let mut busy = self.turn_openflow(now);
+        busy |= self.turn_packets(now);
+        self.turn_commands(now);
+        self.housekeeping(now);
+        busy
+    }
+
+    /// Sleeps until something may have to be done.
+    pub fn wait(&mut self, busy: bool) -> std::io::Result<()> {
+        let e = &self.ctx.engine;
+        let now = e.clock.now();
+        self.db.want(&mut self.poller, now);
+        if let Some(u) = &self.unixctl {
+            u.want(&mut self.poller, now);
+        }
+        for b in e.bridges.values() {
+            b.io.want(&b.of, &mut self.poller, now);
+        }
+        for at in [Some(self.next_status), Some(self.next_stats), Some(self.next_model), self.applied.next_retry()] {
+            self.poller.wake_at(at.unwrap_or(Nanos::MAX));
+        }
+        if e.dummies.has_streams() {
+            self.poller.wake_at(now + Nanos::from_ms(5));
+        }
+        if busy || self.ctx.pending_work() {
+            self.poller.wake_now();
+        }
+        self.poller.wait(None, &e.clock)?;
+        Ok(())
+    }
+
+    // Configuration.
+
+    fn configure(&mut self, now: Nanos) {
+        if let Some(id) = self.reporting
+            && let Some(o) = self.db.outcome(id)
+        {
+            self.reporting = None;
+            if !o.is_success() {
+                log::debug!(target: "bridge", "status could not be written: {o:?}");
+                self.report_due = true;
+            }
+        }
+        if !self.db.is_ours() {
+            // A process that lost the lock must let go of the host.
+            if self.db.client.is_lock_contended() && !self.applied.bridges.is_empty() {
+                self.take_down(now);
+            }
+            return;
+        }
+        let retry = self.applied.next_retry().is_some_and(|t| t <= now);
+        if self.replica_changed || retry {
+            self.replica_changed = false;
+            self.reconfigure(now);
+        }
+        if self.report_due && self.reporting.is_none() {
+            self.report(now);
         }
     }
+
+    fn take_down(&mut self, now: Nanos) {
+        let plan = fv_config::plan(&self.applied, &Desired::default(), now);
+        fv_config::apply::apply(&plan, &mut self.applied, &mut self.ctx.engine, now);
+        self.desired = None;
+        self.replica_changed = true;
+    }
+
+    fn reconfigure(&mut self, now: Nanos) {
+        let Some(want) = fv_config::desired(&self.db.client) else {
+            self.configured_once |= self.db.client.is_synced();
+            return;
+        };
+        let news: Vec<&String> = match &self.desired {
+            Some(old) => want.diagnostics.iter().filter(|d| !old.diagnostics.contains(d)).collect(),
+            None => want.diagnostics.iter().collect(),
+        };
+        news.iter().for_each(|d| log::warn!(target: "bridge", "{d}"));
+        self.ctx.apply_ssl(&want.globals.ssl);
+        let plan = fv_config::plan(&self.applied, &want, now);
+        if !plan.steps.is_empty() {
+            log::debug!(target: "bridge", "configuration:\n{plan}");
+        }
+        fv_config::apply::apply(&plan, &mut self.applied, &mut self.ctx.engine, now);
+        self.desired = Some(want);
+        self.report_due = true;
+        self.configured_once = true;
+    }
+
+    fn report(&mut self, now: Nanos) {
+        let Some(want) = &self.desired else { return };
+        self.report_due = false;
+        let t = report::configuration(&self.ctx.engine, &self.applied, &self.db.client, want.next_cfg, now);
+        self.reporting = t.map(|t| self.db.commit(t, now));
+    }
+
+    // OpenFlow and packets.
+
+    fn turn_openflow(&mut self, now: Nanos) -> bool {
+        let e = &mut self.ctx.engine;
+        let mut busy = false;
+        let jobs = e.packet_ins.drain();
+        for j in jobs {
+            if let Some(b) = e.bridges.values_mut().find(|b| b.of.id() == j.bridge) {
+                b.of.packet_in(&j, now);
+            }
+        }
+        let mut next: Option<Nanos> = None;
+        for b in e.bridges.values_mut() {
+            let version = b.of.tables().version();
+            b.io.turn(&mut b.of, now);
+            let t = b.of.turn(now, OF_BUDGET, &mut e.world);
+            b.io.flush(&mut b.of);
+            busy |= t.more;
+            next = [next, t.next].into_iter().flatten().min();
+            if b.of.tables().version() != version
+                && let Some(i) = e.world.kind_of(b.of.id()).and_then(|k| e.world.dps.find(k))
+            {
+                i.slowpath.model_changed();
+            }
+        }
+        e.world.publish_all();
+        self.next_model = next.unwrap_or(Nanos::MAX);
+        busy
+    }
+
+    fn turn_packets(&mut self, now: Nanos) -> bool {
+        let e = &self.ctx.engine;
+        let active = e.dummies.turn(now);
+        e.world.dps.turn_main(now) | active
+    }
+
+    // Commands.
+
+    fn turn_commands(&mut self, now: Nanos) {
+        let Some(u) = &mut self.unixctl else { return };
+        for r in u.turn(now) {
+            let args: Vec<&str> = r.args.iter().map(String::as_str).collect();
+            let reply = self.registry.run(&mut self.ctx, &r.command, &args);
+            u.reply(r.token, reply);
+        }
+        // Replies leave at once.
+        u.turn(now);
+    }
+
+    fn housekeeping(&mut self, now: Nanos) {
+        self.ctx.coverage.turn(now);
+        let e = &mut self.ctx.engine;
+        if now >= self.next_status {
+            self.next_status = now + STATUS_INTERVAL;
+            if e.refresh_changed_ports() {
+                e.commit_all();
+                self.applied.retry_now();
+                self.replica_changed = true;
+            }
+            e.expire(now);
+            if self.configured_once
+                && self.db.is_ours()
+                && self.status_txn.is_none()
+                && self.reporting.is_none()
+                && let Some(t) = report::current(&self.ctx.engine, &self.applied, &self.db.client, now)
+            {
+                self.status_txn = Some(self.db.commit(t, now));
+            }
+        }
+        if let Some(id) = self.status_txn
+            && self.db.outcome(id).is_some()
+        {
+            self.status_txn = None;
+        }
+        if now >= self.next_stats {
+            let ms = self.desired.as_ref().map_or(5000, |d| d.globals.stats_update_interval_ms);
+            self.next_stats = now + Nanos::from_ms(ms);
+            if self.configured_once
+                && self.db.is_ours()
+                && self.status_txn.is_none()
+                && let Some(t) = report::statistics(&self.ctx.engine, &self.applied, &self.db.client)
+            {
+                self.status_txn = Some(self.db.commit(t, now));
+            }
+        }
+    }
+
+    /// Ends: replies leave, threads stop, with `cleanup` kernel devices of ours go.
+    pub fn shut_down(mut self) {
+        if let Some(u) = &mut self.unixctl {
+            u.close_listener();
+            for _ in 0..100 {
+                u.turn(self.ctx.engine.clock.now());
+                if !u.has_output() {
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+        let cleanup = self.ctx.exit == Some(true);
+        self.ctx.engine.shut_down(cleanup);
+        drop(self.embedded.take());
+    }
+}
+
+/// Runs the switch until `exit` or a signal. `ready` is called once, after the first configuration
+/// is in effect.
+pub fn run(opts: SwitchOptions, clock: Clock, ready: &mut dyn FnMut(), mut signals: Signals) -> Result<(), Error> {
+    let mut s = Switch::new(opts, clock)?;
+    let mut told = false;
+    while !signals.turn() && s.ctx.exit.is_none() {
+        let busy = s.turn();
+        if !told && s.is_ready() {
+            told = true;
+            ready();
+        }
+        signals.want(&mut s.poller);
+        s.wait(busy)?;
+    }
+    s.shut_down();
     Ok(())
+}
+
+fn tls_of(opts: &SwitchOptions) -> Tls {
+    let (tls, s) = (Tls::default(), &opts.ssl);
+    tls.set_key_and_cert(s.private_key.as_deref(), s.certificate.as_deref());
+    tls.set_ca(s.ca_cert.as_deref(), s.bootstrap_ca_cert);
+    tls.set_peer_ca(s.peer_ca_cert.as_deref());
+    tls.set_protocols(s.protocols.as_deref());
+    tls.set_ciphers(s.ciphers.as_deref());
+    tls.set_ciphersuites(s.ciphersuites.as_deref());
+    tls
 }

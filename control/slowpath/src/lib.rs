@@ -14,8 +14,7 @@ mod upcall;
 pub use frozen::FrozenStates;
 pub use limit::{Config, Limit};
 pub use pull::{PatchCounters, PatchStats};
-pub use slowpath::{FlowLimitInfo, PacketInSink, Slowpath};
-pub use upcall::PacketIn;
+pub use slowpath::{FlowLimitInfo, Slowpath};
 
 fv_core::counters! {
     pub(crate) UPCALLS = "upcall_count",

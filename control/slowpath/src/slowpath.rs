@@ -7,6 +7,7 @@ use arc_swap::ArcSwap;
 use fv_core::{Nanos, RecircId, Ufid};
 use fv_dpif::action::SlowReasons;
 use fv_dpif::{Datapath, FlowDump, FlowPut, FlowStats};
+use fv_ofproto::packet_in::PacketInQueue;
 use fv_ofproto::view::View;
 use parking_lot::{Condvar, Mutex};
 
@@ -14,12 +15,7 @@ use crate::frozen::FrozenStates;
 use crate::limit::{Config, Limit};
 use crate::pull;
 use crate::ukey::{Ukey, UkeyState, Ukeys};
-use crate::upcall::{PacketIn, PendingList, dp_mask, dp_program};
-
-/// Who takes packets for controllers. False: no room, the packet is dropped.
-pub trait PacketInSink: Send + Sync {
-    fn packet_in(&self, p: PacketIn) -> bool;
-}
+use crate::upcall::{PendingList, dp_mask, dp_program};
 
 /// Rounds in a row in which a flow may be missing from the datapath before it is forgotten.
 const MAX_MISSING: u32 = 4;
@@ -28,7 +24,9 @@ const MAX_MISSING: u32 = 4;
 pub struct Slowpath {
     pub(crate) dp: Arc<dyn Datapath>,
     pub(crate) view: Arc<ArcSwap<View>>,
-    pub(crate) sink: Arc<dyn PacketInSink>,
+    pub(crate) packet_ins: Arc<PacketInQueue>,
+    /// Control has packet-ins to send.
+    pub(crate) wake_control: Box<dyn Fn() + Send + Sync>,
     pub frozen: FrozenStates,
     pub patch: pull::PatchCounters,
     pub(crate) ukeys: Ukeys,
@@ -80,12 +78,18 @@ enum Outcome {
 }
 
 impl Slowpath {
-    pub fn new(dp: Arc<dyn Datapath>, view: Arc<ArcSwap<View>>, sink: Arc<dyn PacketInSink>) -> Slowpath {
+    pub fn new(
+        dp: Arc<dyn Datapath>,
+        view: Arc<ArcSwap<View>>,
+        packet_ins: Arc<PacketInQueue>,
+        wake_control: Box<dyn Fn() + Send + Sync>,
+    ) -> Slowpath {
         let config = Config::default();
         Slowpath {
             dp,
             view,
-            sink,
+            packet_ins,
+            wake_control,
             frozen: FrozenStates::default(),
             patch: Default::default(),
             ukeys: Ukeys::default(),
@@ -157,7 +161,8 @@ impl Slowpath {
         ok
     }
 
-    pub(crate) fn release_later(&self, ids: Vec<RecircId>) {
+    /// Gives numbers back after the next round: packets in flight may still need them.
+    pub fn release_later(&self, ids: Vec<RecircId>) {
         if !ids.is_empty() {
             self.later.lock().extend(ids);
         }
@@ -165,7 +170,8 @@ impl Slowpath {
 
     // The thread that calls `round`.
 
-    fn kick(&self) {
+    /// Has a round done soon.
+    pub fn kick(&self) {
         self.wake.0.lock().asked = true;
         self.wake.1.notify_all();
     }

@@ -5,8 +5,11 @@ use std::sync::Arc;
 use fv_core::{Nanos, RecircId, Ufid};
 use fv_dpif::action::{ControllerUpcall, SlowReasons};
 use fv_dpif::{DpAction, DropReason, FlowStats, Program, UpcallHandler, Userspace, Verdict, WorkerId};
-use fv_flow::{DpKey, DpMask, FlowKey, FlowMask};
+use fv_flow::{DpKey, DpMask, FlowKey, FlowMask, Match};
 use fv_ofproto::view::{BridgeId, View};
+use fv_ofproto::packet_in::PacketInJob;
+use fv_openflow::action::PacketInReason;
+use fv_openflow::msg::packet::PacketIn;
 use fv_packet::Packet;
 use fv_xlate::{Input, Output, Start};
 use parking_lot::Mutex;
@@ -14,23 +17,6 @@ use parking_lot::Mutex;
 use crate::pull;
 use crate::slowpath::Slowpath;
 use crate::ukey::{Ukey, UkeyState};
-
-/// A packet for controllers, with what the pipeline knew when it was sent.
-#[derive(Clone, Debug)]
-pub struct PacketIn {
-    pub bridge: BridgeId,
-    pub packet: Vec<u8>,
-    /// Length before `max_len` cut it.
-    pub total_len: usize,
-    pub reason: u8,
-    pub table: u8,
-    pub cookie: u64,
-    pub controller_id: u16,
-    pub max_len: u16,
-    pub userdata: Vec<u8>,
-    /// In port, tunnel, registers, metadata.
-    pub metadata: FlowKey,
-}
 
 /// A translation whose flow is about to be installed.
 pub(crate) struct Pending {
@@ -112,6 +98,14 @@ impl Slowpath {
         }
     }
 
+    /// Applies a translation's effects and credits one packet of `len` bytes: for packets that
+    /// control executes itself.
+    pub fn account(&self, out: &Output, len: usize, tcp_flags: u16, now: Nanos) {
+        self.effects(out, now);
+        let stats = FlowStats { packets: 1, bytes: len as u64, used: Some(now), tcp_flags: tcp_flags & 0xfff };
+        pull::credit(&self.patch, &out.credits, &stats, now);
+    }
+
     fn effects(&self, out: &Output, now: Nanos) {
         let mut changed = false;
         for e in &out.effects {
@@ -127,21 +121,20 @@ impl Slowpath {
             DropReason::UserspaceActionError.count(1);
             return;
         };
-        let data = packet.data();
-        let keep = data.len().min(usize::from(c.max_len));
-        let p = PacketIn {
-            bridge: f.bridge,
-            packet: data[..keep].to_vec(),
-            total_len: data.len(),
-            reason: c.reason,
+        let packet_in = PacketIn {
+            packet: packet.data().to_vec(),
+            total_len: packet.len() as u32,
+            reason: reason_of(c.reason),
             table: f.table,
             cookie: c.rule_cookie,
-            controller_id: c.controller_id,
-            max_len: c.max_len,
+            metadata: metadata_match(&f.key),
             userdata: f.userdata.clone(),
-            metadata: f.key,
+            ..PacketIn::default()
         };
-        if !self.sink.packet_in(p) {
+        let job = PacketInJob { bridge: f.bridge, packet_in, controller_id: c.controller_id, max_len: c.max_len };
+        if self.packet_ins.push(job) {
+            (self.wake_control)();
+        } else {
             crate::PACKET_IN_OVERFLOW.inc();
         }
     }
@@ -237,5 +230,27 @@ impl UpcallHandler for Slowpath {
 fn exact_mask(_key: &DpKey) -> DpMask {
     let mut m = DpMask::default();
     m.0.words_mut().fill(u64::MAX);
+    m
+}
+
+fn reason_of(n: u8) -> PacketInReason {
+    use PacketInReason::*;
+    [NoMatch, Action, InvalidTtl, ActionSet, Group, PacketOut, ExplicitMiss, ImplicitMiss]
+        .into_iter()
+        .find(|r| *r as u8 == n)
+        .unwrap_or(Action)
+}
+
+/// The fields that a packet-in names: those with a value.
+fn metadata_match(key: &FlowKey) -> Match {
+    let mut m = Match { key: *key, ..Match::default() };
+    m.key.pipe.actset_output = 0;
+    m.mask.0.dp.base.in_port = u32::MAX;
+    for f in fv_flow::Field::all() {
+        let wanted = f != fv_flow::Field::InPort && f != fv_flow::Field::ActsetOutput;
+        if wanted && !f.is_zero(&m.key) {
+            m.mask.set_field(f);
+        }
+    }
     m
 }

@@ -1,0 +1,208 @@
+//! Datapaths by type: each has its slow path, its published view and its threads.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use fv_core::{Clock, Nanos};
+use fv_datapath::{Dp, WorkerKind};
+use fv_dpif::Datapath;
+use fv_netdev::Polling;
+use fv_ofproto::packet_in::PacketInQueue;
+use fv_ofproto::view::{BridgeId, BridgeView, SharedView, View};
+use fv_rpc::Waker;
+use fv_slowpath::{Config, Slowpath};
+
+use crate::threads::Threads;
+
+/// Worker numbers of event workers start here and go down; poll workers have their core's number.
+const FIRST_EVENT_WORKER: i32 = -2;
+/// Event workers are few: each wakes for every kernel device it has.
+const MAX_EVENT_WORKERS: usize = 4;
+
+pub struct DpInst {
+    pub dp: Arc<Dp>,
+    pub slowpath: Arc<Slowpath>,
+    pub view: SharedView,
+    pub threads: Threads,
+    views: BTreeMap<BridgeId, Arc<BridgeView>>,
+    seq: u64,
+}
+
+impl DpInst {
+    /// Replaces or adds a bridge's view; visible with `publish`.
+    pub fn set_view(&mut self, v: Arc<BridgeView>) {
+        self.views.insert(v.id, v);
+    }
+
+    pub fn remove_view(&mut self, id: BridgeId) {
+        self.views.remove(&id);
+    }
+
+    pub fn publish(&mut self) {
+        self.seq += 1;
+        self.view.store(Arc::new(View::of(self.views.values().cloned(), self.seq)));
+        self.slowpath.model_changed();
+    }
+
+    pub fn bridge_count(&self) -> usize {
+        self.views.len()
+    }
+}
+
+/// All datapaths.
+pub struct Datapaths {
+    clock: Clock,
+    waker: Waker,
+    packet_ins: Arc<PacketInQueue>,
+    config: Config,
+    vlan_limit: u8,
+    restore_wait: bool,
+    /// Cores of poll workers; empty is one worker on core 0.
+    cores: Vec<i32>,
+    insts: BTreeMap<String, DpInst>,
+}
+
+impl Datapaths {
+    pub fn new(clock: Clock, waker: Waker, packet_ins: Arc<PacketInQueue>) -> Datapaths {
+        Datapaths {
+            clock,
+            waker,
+            packet_ins,
+            config: Config::default(),
+            vlan_limit: 1,
+            restore_wait: false,
+            cores: Vec::new(),
+            insts: BTreeMap::new(),
+        }
+    }
+
+    /// The datapath of a type, made at first use.
+    pub fn open(&mut self, kind: &str) -> std::io::Result<&mut DpInst> {
+        if !self.insts.contains_key(kind) {
+            let inst = self.make(kind)?;
+            self.insts.insert(kind.to_string(), inst);
+        }
+        self.insts.get_mut(kind).ok_or_else(|| std::io::Error::other("datapath vanished"))
+    }
+
+    fn make(&self, kind: &str) -> std::io::Result<DpInst> {
+        let dp = Dp::new(&format!("ovs-{kind}"), kind, self.clock.clone(), ticks);
+        let view: SharedView = Arc::new(ArcSwap::default());
+        let waker = self.waker.clone();
+        let wake = Box::new(move || waker.wake());
+        let slowpath = Arc::new(Slowpath::new(dp.clone(), view.clone(), self.packet_ins.clone(), wake));
+        slowpath.configure(self.config);
+        slowpath.set_restore_wait(self.restore_wait);
+        dp.set_upcall_handler(Some(slowpath.clone()));
+        dp.set_vlan_limit(self.vlan_limit);
+        if let Some(main) = dp.workers().into_iter().next() {
+            let waker = self.waker.clone();
+            main.mailbox.set_waker(Box::new(move || waker.wake()));
+        }
+        let threads = Threads::start(self.clock.clone(), dp.clone(), slowpath.clone())?;
+        Ok(DpInst { dp, slowpath, view, threads, views: BTreeMap::new(), seq: 0 })
+    }
+
+    pub fn find(&self, kind: &str) -> Option<&DpInst> {
+        self.insts.get(kind)
+    }
+
+    pub fn find_mut(&mut self, kind: &str) -> Option<&mut DpInst> {
+        self.insts.get_mut(kind)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&String, &DpInst)> {
+        self.insts.iter()
+    }
+
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (&String, &mut DpInst)> {
+        self.insts.iter_mut()
+    }
+
+    /// Closes datapaths that no bridge uses.
+    pub fn close_unused(&mut self) {
+        self.insts.retain(|_, i| i.bridge_count() > 0 || !i.dp.ports().is_empty());
+    }
+
+    pub fn close_all(&mut self) {
+        self.insts.clear();
+    }
+
+    pub fn configure(&mut self, config: Config, vlan_limit: u8, restore_wait: bool, cores: Vec<i32>) {
+        // Zero VLANs to look at means as many as a key holds.
+        self.vlan_limit = if vlan_limit == 0 { 2 } else { vlan_limit };
+        self.config = config;
+        self.restore_wait = restore_wait;
+        self.cores = cores;
+        for i in self.insts.values() {
+            i.slowpath.configure(config);
+            i.slowpath.set_restore_wait(restore_wait);
+            i.dp.set_vlan_limit(self.vlan_limit);
+        }
+        self.staff();
+    }
+
+    /// Starts and stops workers so that each kind of device has who polls it.
+    pub fn staff(&mut self) {
+        for i in self.insts.values_mut() {
+            let ports: Vec<Polling> =
+                i.dp.ports().iter().filter_map(|p| i.dp.device(p.port)).map(|d| d.polling()).collect();
+            let n_event = ports.iter().filter(|p| **p == Polling::Event).count();
+            let event: Vec<i32> = (0..n_event.min(event_workers())).map(|n| FIRST_EVENT_WORKER - n as i32).collect();
+            let poll: Vec<i32> = match ports.contains(&Polling::Poll) {
+                false => Vec::new(),
+                true if self.cores.is_empty() => vec![0],
+                true => self.cores.clone(),
+            };
+            for (kind, wanted) in [(WorkerKind::Event, event), (WorkerKind::Poll, poll)] {
+                if let Err(e) = i.threads.set_workers(kind, &wanted) {
+                    log::error!(target: "dpif_netdev", "cannot start workers: {e}");
+                }
+            }
+        }
+    }
+
+    /// One turn of each datapath's control-thread worker. True if anything happened.
+    pub fn turn_main(&self, now: Nanos) -> bool {
+        self.insts.values().fold(false, |busy, i| i.dp.turn_main(now, 1024).busy() | busy)
+    }
+
+    /// Waits until every thread is at rest at `now`.
+    pub fn settle(&self, now: Nanos) {
+        self.insts.values().for_each(|i| i.threads.settle(now));
+    }
+}
+
+fn event_workers() -> usize {
+    std::thread::available_parallelism().map_or(1, |n| n.get() / 2).clamp(1, MAX_EVENT_WORKERS)
+}
+
+/// A cheap clock for cycle accounting.
+fn ticks() -> u64 {
+    // Nanoseconds: the unit does not matter, differences are compared with one another.
+    let t = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+}
+
+/// Cores of a hexadecimal mask.
+pub fn cores_of(mask: &str) -> Vec<i32> {
+    let mut cores: Vec<i32> = Vec::new();
+    for (i, c) in mask.chars().rev().enumerate() {
+        let Some(nibble) = c.to_digit(16) else { continue };
+        cores.extend((0..4).filter(|b| nibble >> b & 1 != 0).map(|b| (i * 4) as i32 + b));
+    }
+    cores
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn masks_name_cores() {
+        for (mask, want) in [("1", vec![0]), ("6", vec![1, 2]), ("a0", vec![5, 7]), ("0", vec![]), ("100000000", vec![32])] {
+            assert_eq!(cores_of(mask), want, "{mask}");
+        }
+    }
+}

@@ -1,0 +1,643 @@
+//! The engines under configuration: bridges, their interfaces and datapaths.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use fv_config::{BridgeSpec, ControllerSpec, FailMode, Globals, IfaceSpec, PortSpec, Targets};
+use fv_core::{Clock, Nanos, OfPort};
+use fv_dpif::Datapath;
+use fv_netdev::{Device, DeviceError, Env, Registry};
+use fv_ofproto::packet_in::PacketInQueue;
+use fv_ofproto::view::{BridgeId, BundleView, PriorityTags, VlanMode};
+use fv_ofproto::{Ofproto, PortSpec as OfPortSpec, Settings};
+use fv_openflow::VersionSet;
+
+use crate::datapaths::{Datapaths, cores_of};
+use crate::openflow::BridgeIo;
+use crate::options::{DummyMode, SwitchOptions};
+use crate::world::{BridgePorts, Iface, World, features};
+
+/// One bridge: its model, and the sockets of its OpenFlow side.
+pub struct Bridge {
+    pub of: Ofproto,
+    pub io: BridgeIo,
+    pub spec: BridgeSpec,
+    pub ports: Vec<PortSpec>,
+    /// The bridge's own Ethernet address.
+    pub mac: [u8; 6],
+    pub dpid: u64,
+}
+
+pub struct Engine {
+    pub clock: Clock,
+    pub opts: SwitchOptions,
+    pub registry: Registry,
+    pub dummies: fv_netdev::dummy::World,
+    pub env: Env,
+    pub world: World,
+    pub bridges: BTreeMap<String, Bridge>,
+    pub packet_ins: Arc<PacketInQueue>,
+    pub tls: fv_rpc::Tls,
+    next_id: u32,
+    globals: Globals,
+    /// `system` was said to be served by the userspace datapath.
+    told_system: bool,
+    /// Removed bridges' ids whose views must go.
+    port_numbers: BTreeMap<(String, String), OfPort>,
+}
+
+impl Engine {
+    pub fn new(clock: Clock, opts: SwitchOptions, dps: Datapaths, packet_ins: Arc<PacketInQueue>, tls: fv_rpc::Tls) -> Engine {
+        let dummies = fv_netdev::dummy::World::new(clock.clone());
+        let registry = device_classes(&opts, &dummies);
+        Engine {
+            env: Env { rundir: opts.rundir.clone() },
+            world: World::new(clock.clone(), dps),
+            clock,
+            opts,
+            registry,
+            dummies,
+            bridges: BTreeMap::new(),
+            packet_ins,
+            tls,
+            next_id: 0,
+            globals: Globals::default(),
+            told_system: false,
+            port_numbers: BTreeMap::new(),
+        }
+    }
+
+    pub fn bridge_by_id(&self, id: BridgeId) -> Option<&Bridge> {
+        self.bridges.values().find(|b| b.of.id() == id)
+    }
+
+    /// The datapath that serves a `datapath_type`; an error if there is none.
+    fn dp_kind(&mut self, wanted: &str) -> Result<String, String> {
+        let wanted = if wanted.is_empty() { "system" } else { wanted };
+        match (wanted, self.opts.dummy) {
+            ("dummy", Some(_)) | ("netdev", _) => Ok(wanted.into()),
+            ("system", Some(DummyMode::System | DummyMode::Override)) => Ok(wanted.into()),
+            ("system", _) => {
+                if !self.told_system {
+                    self.told_system = true;
+                    log::info!(target: "bridge", "datapath type \"system\" is served by the userspace datapath (netdev)");
+                }
+                Ok("netdev".into())
+            }
+            _ => Err(format!("unknown datapath type {wanted} (Address family not supported by protocol)")),
+        }
+    }
+
+    /// Datapath types, as `Open_vSwitch:datapath_types` lists them.
+    pub fn datapath_types(&self) -> Vec<&'static str> {
+        let mut v = vec!["netdev", "system"];
+        if self.opts.dummy.is_some() {
+            v.push("dummy");
+        }
+        v
+    }
+
+    /// Interface types, as `Open_vSwitch:iface_types` lists them.
+    pub fn iface_types(&self) -> Vec<String> {
+        let mut v: Vec<String> = self.registry.kinds().map(str::to_string).collect();
+        v.push("patch".into());
+        v.sort();
+        v.dedup();
+        v
+    }
+
+    /// Class name under which an interface type is opened on a datapath: on dummy datapaths, an
+    /// internal interface is a dummy too.
+    fn class_of(&self, dp_kind: &str, kind: &str) -> String {
+        let dummy_dp = dp_kind == "dummy" || self.opts.dummy == Some(DummyMode::Override);
+        match kind {
+            "internal" if dummy_dp => "dummy-internal".into(),
+            k => k.into(),
+        }
+    }
+
+    fn open_device(&self, dp_kind: &str, i: &IfaceSpec) -> Result<Arc<dyn Device>, String> {
+        let class = self.class_of(dp_kind, &i.kind);
+        self.registry.open(&class, &i.name, &i.options, &self.env).map_err(|e| match e {
+            DeviceError::UnknownKind(_) => {
+                format!("could not open network device {} (Address family not supported by protocol)", i.name)
+            }
+            e => format!("could not open network device {} ({})", i.name, reason(&e)),
+        })
+    }
+
+    /// Takes over what a device says of itself, and tells controllers.
+    pub fn refresh_port(&mut self, bridge: &str, iface: &str) {
+        let now = self.clock.now();
+        let Some(b) = self.bridges.get_mut(bridge) else { return };
+        let id = b.of.id();
+        let peer = self.world.peer_of(id, iface);
+        let Some(i) = self.world.bridges.get_mut(&id).and_then(|p| p.ifaces.get_mut(iface)) else { return };
+        let mut spec = OfPortSpec {
+            ofp: i.ofp,
+            dp_port: i.dp_port,
+            name: i.name.clone(),
+            peer,
+            is_internal: i.kind == "internal",
+            ..OfPortSpec::default()
+        };
+        match &i.device {
+            Some(d) => {
+                i.seen_seq = d.change_seq();
+                let s = d.status();
+                spec.hw_addr = s.mac.unwrap_or_default();
+                spec.mtu = s.mtu.unwrap_or(1500);
+                (spec.admin_up, spec.link_up) = (s.admin_up, s.link_up);
+                spec.curr = features(s.speed_bps, s.duplex);
+                spec.curr_speed_kbps = s.speed_bps.map_or(0, |b| u32::try_from(b / 1000).unwrap_or(u32::MAX));
+            }
+            None => spec.hw_addr = patch_mac(&i.name),
+        }
+        b.of.set_port(spec, now);
+    }
+
+    /// Ports whose device has changed since it was last looked at.
+    pub fn refresh_changed_ports(&mut self) -> bool {
+        let mut changed = Vec::new();
+        for p in self.world.bridges.values() {
+            for i in p.ifaces.values() {
+                if i.device.as_ref().is_some_and(|d| d.change_seq() != i.seen_seq) {
+                    changed.push((p.name.clone(), i.name.clone()));
+                }
+            }
+        }
+        for (b, i) in &changed {
+            self.refresh_port(b, i);
+        }
+        !changed.is_empty()
+    }
+
+    fn settings(&self, b: &BridgeSpec, dpid: u64) -> Settings {
+        let mut s = Settings {
+            dpid,
+            fail_secure: b.fail_mode == FailMode::Secure,
+            forward_bpdu: b.forward_bpdu,
+            flood_vlans: b.flood_vlans.iter().copied().collect(),
+            versions: if b.protocols.is_empty() { VersionSet::ALL } else { versions(&b.protocols) },
+            controller_queue_size: b.controller_queue_size as usize,
+            mac_aging_s: u64::from(b.mac_aging_s),
+            mac_table_size: b.mac_table_size as usize,
+            flow_restore_wait: self.globals.flow_restore_wait,
+            ..Settings::default()
+        };
+        if let Some(d) = &b.dp_desc {
+            s.desc.datapath = d.clone();
+        }
+        if let Some(sn) = &b.dp_sn {
+            s.desc.serial = sn.clone();
+        }
+        s
+    }
+
+    fn apply_settings(&mut self, name: &str) {
+        let now = self.clock.now();
+        let Some(b) = self.bridges.get(name) else { return };
+        let dpid = b.spec.datapath_id.unwrap_or_else(|| dpid_of(b.mac));
+        let s = self.settings(&b.spec, dpid);
+        let Some(b) = self.bridges.get_mut(name) else { return };
+        b.dpid = dpid;
+        b.of.set_settings(s, now);
+    }
+
+    /// The bridge's address: configured, else the lowest of its ports', else one of its own; its
+    /// internal interface gets it.
+    fn choose_mac(&mut self, name: &str) {
+        let Some(b) = self.bridges.get_mut(name) else { return };
+        let Some(ports) = self.world.bridges.get(&b.of.id()) else { return };
+        let own = ports.ifaces.get(name).and_then(|i| i.device.clone());
+        let mut lowest: Option<[u8; 6]> = None;
+        for i in ports.ifaces.values().filter(|i| i.name != name && i.kind != "internal") {
+            let mac = i.device.as_ref().and_then(|d| d.status().mac).filter(|m| m[0] & 1 == 0 && *m != [0; 6]);
+            lowest = [lowest, mac].into_iter().flatten().min();
+        }
+        let current = own.as_ref().and_then(|d| d.status().mac);
+        let mac = b.spec.hwaddr.or(lowest).or(current).unwrap_or(b.mac);
+        if b.mac != mac {
+            b.mac = mac;
+        }
+        if let Some(d) = own
+            && d.status().mac != Some(mac)
+            && let Err(e) = d.set_mac(mac)
+        {
+            log::warn!(target: "bridge", "{name}: failed to set Ethernet address: {}", reason(&e));
+        }
+    }
+
+    fn remove_iface(&mut self, id: BridgeId, name: &str) {
+        let Some(p) = self.world.bridges.get_mut(&id) else { return };
+        let Some(i) = p.ifaces.remove(name) else { return };
+        let kind = p.dp_kind.clone();
+        if let Some(inst) = self.world.dps.find(&kind) {
+            match i.dp_port.map(|port| inst.dp.del_port(port)) {
+                Some(Ok(ack)) => {
+                    ack.wait(std::time::Duration::from_millis(500));
+                }
+                Some(Err(e)) => log::warn!(target: "bridge", "{name}: {e}"),
+                None => {}
+            }
+            inst.slowpath.patch.forget(id, i.ofp);
+        }
+        if i.kind == "internal" || i.kind == "tap" {
+            if let Some(d) = i.device {
+                d.remove();
+            }
+        }
+    }
+
+    /// Removes everything: `cleanup` also removes kernel devices that are ours.
+    pub fn shut_down(&mut self, cleanup: bool) {
+        if cleanup {
+            for p in self.world.bridges.values() {
+                for d in p.ifaces.values().filter_map(|i| i.device.as_ref()) {
+                    if matches!(d.kind(), "internal" | "tap") {
+                        d.remove();
+                    }
+                }
+            }
+        }
+        self.bridges.clear();
+        self.world.dps.close_all();
+    }
+
+    /// Receives what waits on devices that control itself polls, until nothing is left: misses and
+    /// their effects are done when it returns.
+    pub fn drain_packets(&mut self) {
+        let now = self.clock.now();
+        for _ in 0..10_000 {
+            if !self.world.dps.turn_main(now) {
+                break;
+            }
+        }
+    }
+
+    /// After a step of virtual time: control does what is due, every thread comes to rest.
+    pub fn settle(&mut self, now: Nanos) {
+        self.dummies.turn(now);
+        self.drain_packets();
+        self.expire(now);
+        self.commit_all();
+        self.world.dps.settle(now);
+    }
+
+    /// Adds a device to a datapath without any bridge.
+    pub fn dp_add_if(&mut self, kind: &str, arg: &str) -> Result<(), String> {
+        let mut parts = arg.split(',');
+        let name = parts.next().unwrap_or_default().to_string();
+        let mut i = IfaceSpec { name: name.clone(), kind: "system".into(), ..IfaceSpec::default() };
+        for p in parts {
+            match p.split_once('=') {
+                Some(("type", t)) => i.kind = t.into(),
+                Some((k, v)) => {
+                    i.options.insert(k.into(), v.into());
+                }
+                None => return Err(format!("{name}: bad option \"{p}\"")),
+            }
+        }
+        let d = self.open_device(kind, &i)?;
+        let inst = self.world.dps.find(kind).ok_or("no such datapath")?;
+        inst.dp.add_port(d, None).map_err(|e| format!("adding {name} to {kind} failed ({e})"))?;
+        self.world.dps.staff();
+        Ok(())
+    }
+
+    /// Rows of rules expire, MAC entries age.
+    pub fn expire(&mut self, now: Nanos) -> Option<Nanos> {
+        let mut next: Option<Nanos> = None;
+        let mut macs_changed = Vec::new();
+        for b in self.bridges.values_mut() {
+            next = [next, b.of.expire(now, &mut self.world)].into_iter().flatten().min();
+            let before = b.of.mac_table().generation();
+            next = [next, b.of.mac_table().expire(now)].into_iter().flatten().min();
+            if b.of.mac_table().generation() != before {
+                macs_changed.push(b.of.id());
+            }
+        }
+        for id in macs_changed {
+            self.model_changed(id);
+        }
+        next
+    }
+
+    pub fn model_changed(&self, id: BridgeId) {
+        if let Some(i) = self.world.kind_of(id).and_then(|k| self.world.dps.find(k)) {
+            i.slowpath.model_changed();
+        }
+    }
+
+    /// Makes all changes visible to packets.
+    pub fn commit_all(&mut self) {
+        for b in self.bridges.values_mut() {
+            b.of.commit(&mut self.world);
+            b.of.publish_view(&mut self.world);
+        }
+        self.world.publish_all();
+    }
+}
+
+impl Targets for Engine {
+    fn set_globals(&mut self, g: &Globals) {
+        let config = fv_slowpath::Config {
+            flow_limit: g.flow_limit,
+            max_idle_ms: g.max_idle_ms,
+            max_revalidator_ms: g.max_revalidator_ms,
+            min_revalidate_pps: g.min_revalidate_pps,
+        };
+        let cores = g.pmd_cpu_mask.as_deref().map(cores_of).unwrap_or_default();
+        self.world.dps.configure(config, g.vlan_limit, g.flow_restore_wait, cores);
+        self.globals = g.clone();
+        let names: Vec<String> = self.bridges.keys().cloned().collect();
+        names.iter().for_each(|n| self.apply_settings(n));
+    }
+
+    fn add_bridge(&mut self, b: &BridgeSpec) -> Result<(), String> {
+        let now = self.clock.now();
+        let kind = self.dp_kind(&b.datapath_type)?;
+        self.world.dps.open(&kind).map_err(|e| e.to_string())?;
+        let id = BridgeId(self.next_id);
+        self.next_id += 1;
+        let mac = b.hwaddr.unwrap_or_else(random_mac);
+        let dpid = b.datapath_id.unwrap_or_else(|| dpid_of(mac));
+        let mut of = Ofproto::new(id, &b.name, self.settings(b, dpid), now);
+        of.set_settings(self.settings(b, dpid), now);
+        let ports = BridgePorts { name: b.name.clone(), dp_kind: kind, ifaces: BTreeMap::new() };
+        self.world.bridges.insert(id, ports);
+        let io = BridgeIo::open(&b.name, &self.opts.rundir);
+        log::info!(target: "bridge", "bridge {}: using datapath ID {dpid:016x}", b.name);
+        self.bridges.insert(
+            b.name.clone(),
+            Bridge { of, io, spec: b.clone(), ports: Vec::new(), mac, dpid },
+        );
+        Ok(())
+    }
+
+    fn update_bridge(&mut self, b: &BridgeSpec) {
+        if let Some(x) = self.bridges.get_mut(&b.name) {
+            let controllers = std::mem::take(&mut x.spec.controllers);
+            x.spec = BridgeSpec { controllers, ..b.clone() };
+        }
+        self.choose_mac(&b.name);
+        self.apply_settings(&b.name);
+    }
+
+    fn remove_bridge(&mut self, name: &str) {
+        let Some(b) = self.bridges.remove(name) else { return };
+        let id = b.of.id();
+        let names: Vec<String> =
+            self.world.bridges.get(&id).map(|p| p.ifaces.keys().cloned().collect()).unwrap_or_default();
+        names.iter().for_each(|n| self.remove_iface(id, n));
+        if let Some(p) = self.world.bridges.remove(&id)
+            && let Some(i) = self.world.dps.find_mut(&p.dp_kind)
+        {
+            i.remove_view(id);
+            i.publish();
+        }
+        self.world.dps.close_unused();
+    }
+
+    fn add_interface(&mut self, bridge: &str, i: &IfaceSpec) -> Result<OfPort, String> {
+        let now = self.clock.now();
+        let b = self.bridges.get(bridge).ok_or("no such bridge")?;
+        let id = b.of.id();
+        let kind = self.world.kind_of(id).ok_or("no such bridge")?.to_string();
+        let (device, peer) = if i.kind == "patch" {
+            (None, Some(patch_peer(self, i)?))
+        } else {
+            (Some(self.open_device(&kind, i)?), None)
+        };
+        if let Some(d) = &device {
+            configure_device(d.as_ref(), i)?;
+        }
+        let b = self.bridges.get_mut(bridge).ok_or("no such bridge")?;
+        let ofp = if i.name == bridge {
+            OfPort::LOCAL
+        } else {
+            let key = (bridge.to_string(), i.name.clone());
+            let wanted = i.ofport_request.map(|p| OfPort(p.into())).or_else(|| self.port_numbers.get(&key).copied());
+            let got = b.of.alloc_port(wanted).ok_or("no free OpenFlow port")?;
+            self.port_numbers.insert(key, got);
+            got
+        };
+        let inst = self.world.dps.find(&kind).ok_or("no such datapath")?;
+        let dp_port = match &device {
+            None => None,
+            Some(d) => Some(inst.dp.add_port(d.clone(), None).map_err(|e| {
+                format!("could not add network device {} to ofproto ({e})", i.name)
+            })?),
+        };
+        let iface = Iface { name: i.name.clone(), kind: i.kind.clone(), ofp, device, dp_port, peer, seen_seq: 0 };
+        if let Some(p) = self.world.bridges.get_mut(&id) {
+            p.ifaces.insert(i.name.clone(), iface);
+        }
+        log::info!(target: "bridge", "bridge {bridge}: added interface {} on port {ofp}", i.name);
+        let _ = now;
+        Ok(ofp)
+    }
+
+    fn update_interface(&mut self, bridge: &str, i: &IfaceSpec) -> Result<(), String> {
+        let id = self.bridges.get(bridge).map(|b| b.of.id()).ok_or("no such bridge")?;
+        let kind = self.world.kind_of(id).ok_or("no such bridge")?.to_string();
+        if i.kind == "patch" {
+            let peer = patch_peer(self, i)?;
+            if let Some(x) = self.world.bridges.get_mut(&id).and_then(|p| p.ifaces.get_mut(&i.name)) {
+                x.peer = Some(peer);
+            }
+            return Ok(());
+        }
+        let Some(x) = self.world.bridges.get(&id).and_then(|p| p.ifaces.get(&i.name)) else { return Ok(()) };
+        let Some(d) = &x.device else { return Ok(()) };
+        let changed = configure_device(d.as_ref(), i)?;
+        if changed == fv_netdev::Changed::Queues
+            && let (Some(port), Some(inst)) = (x.dp_port, self.world.dps.find(&kind))
+        {
+            inst.dp.reopen_port(port, std::time::Duration::from_secs(1)).map_err(|e| e.to_string())?;
+        }
+        Ok(())
+    }
+
+    fn remove_interface(&mut self, bridge: &str, name: &str) {
+        let Some(b) = self.bridges.get_mut(bridge) else { return };
+        let id = b.of.id();
+        let ofp = self.world.bridges.get(&id).and_then(|p| p.ifaces.get(name)).map(|i| i.ofp);
+        if let Some(ofp) = ofp {
+            b.of.remove_port(ofp);
+            log::info!(target: "bridge", "bridge {bridge}: deleted interface {name} on port {ofp}");
+        }
+        // Packets must stop using the port before it goes.
+        b.of.publish_view(&mut self.world);
+        self.world.publish_all();
+        self.remove_iface(id, name);
+    }
+
+    fn set_ports(&mut self, bridge: &str, ports: &[PortSpec]) {
+        if let Some(b) = self.bridges.get_mut(bridge) {
+            b.ports = ports.to_vec();
+        }
+    }
+
+    fn set_controllers(&mut self, bridge: &str, controllers: &[ControllerSpec]) {
+        let now = self.clock.now();
+        let tls = self.tls.clone();
+        if let Some(b) = self.bridges.get_mut(bridge) {
+            if controllers.iter().any(|c| c.in_band) && !b.spec.disable_in_band {
+                log::info!(target: "bridge", "bridge {bridge}: in-band controllers are reached out-of-band");
+            }
+            b.spec.controllers = controllers.to_vec();
+            b.io.set_controllers(controllers, &tls, &mut b.of, now);
+        }
+    }
+
+    fn commit(&mut self) {
+        self.world.dps.staff();
+        let names: Vec<String> = self.bridges.keys().cloned().collect();
+        for name in &names {
+            self.choose_mac(name);
+            self.apply_settings(name);
+            let Some(id) = self.bridges.get(name).map(|b| b.of.id()) else { continue };
+            let ifaces: Vec<String> =
+                self.world.bridges.get(&id).map(|p| p.ifaces.keys().cloned().collect()).unwrap_or_default();
+            ifaces.iter().for_each(|i| self.refresh_port(name, i));
+            self.set_bundles(name);
+        }
+        self.commit_all();
+    }
+}
+
+impl Engine {
+    fn set_bundles(&mut self, name: &str) {
+        let Some(b) = self.bridges.get_mut(name) else { return };
+        let Some(ports) = self.world.bridges.get(&b.of.id()) else { return };
+        let mut specs: Vec<(bool, BundleView)> = b
+            .ports
+            .iter()
+            .map(|p| {
+                let members: Vec<OfPort> =
+                    p.interfaces.keys().filter_map(|n| ports.ifaces.get(n)).map(|i| i.ofp).collect();
+                (p.name != name, bundle(p, members))
+            })
+            .filter(|(_, v)| !v.members.is_empty())
+            .collect();
+        // The bridge's own port first, as flooding goes in this order.
+        specs.sort_by_key(|(other, v)| (*other, v.members.first().copied()));
+        b.of.set_bundles(specs.into_iter().map(|(_, v)| v).collect());
+    }
+}
+
+fn bundle(p: &PortSpec, members: Vec<OfPort>) -> BundleView {
+    BundleView {
+        name: p.name.clone(),
+        vlan_mode: match p.vlan_mode {
+            fv_config::VlanMode::Access => VlanMode::Access,
+            fv_config::VlanMode::Trunk => VlanMode::Trunk,
+            fv_config::VlanMode::NativeTagged => VlanMode::NativeTagged,
+            fv_config::VlanMode::NativeUntagged => VlanMode::NativeUntagged,
+            fv_config::VlanMode::Dot1qTunnel => VlanMode::Dot1qTunnel,
+        },
+        tag: p.tag,
+        trunks: p.trunks.as_ref().map(|t| t.iter().copied().collect()),
+        cvlans: p.cvlans.as_ref().map(|t| t.iter().copied().collect()),
+        qinq_ethtype: p.qinq_ethtype,
+        priority_tags: match p.priority_tags {
+            fv_config::PriorityTags::Never => PriorityTags::Never,
+            fv_config::PriorityTags::IfNonzero => PriorityTags::IfNonzero,
+            fv_config::PriorityTags::Always => PriorityTags::Always,
+        },
+        protected: p.protected,
+        members,
+        floodable: true,
+    }
+}
+
+/// The peer that a patch port names; it must name one, and not itself.
+fn patch_peer(e: &Engine, i: &IfaceSpec) -> Result<String, String> {
+    let _ = e;
+    match i.options.get("peer") {
+        None => Err(format!("{}: patch type requires valid 'peer' argument", i.name)),
+        Some(p) if *p == i.name => Err(format!("{}: patch peer must not be self", i.name)),
+        Some(p) => Ok(p.clone()),
+    }
+}
+
+/// Options, address, MTU and state that the row asks for.
+fn configure_device(d: &dyn Device, i: &IfaceSpec) -> Result<fv_netdev::Changed, String> {
+    let changed = d.set_options(&i.options).map_err(|e| format!("{}: could not set configuration ({})", i.name, reason(&e)))?;
+    if let Some(mac) = i.mac
+        && d.status().mac != Some(mac)
+        && let Err(e) = d.set_mac(mac)
+    {
+        log::warn!(target: "bridge", "interface {}: failed to set Ethernet address: {}", i.name, reason(&e));
+    }
+    if let Some(mtu) = i.mtu_request
+        && d.status().mtu != Some(mtu)
+        && let Err(e) = d.set_mtu(mtu)
+    {
+        log::warn!(target: "bridge", "interface {}: failed to set MTU {mtu}: {}", i.name, reason(&e));
+    }
+    if matches!(i.kind.as_str(), "tap" | "dummy" | "dummy-pmd") {
+        let _ = d.set_admin_up(true);
+    }
+    Ok(changed)
+}
+
+/// The cause without what was attempted.
+fn reason(e: &DeviceError) -> String {
+    match e {
+        DeviceError::Io { source, .. } => match source.raw_os_error() {
+            Some(code) => std::io::Error::from_raw_os_error(code).to_string().split(" (os error").next().unwrap_or_default().to_string(),
+            None => source.to_string(),
+        },
+        DeviceError::NoSuchDevice => "No such device".into(),
+        e => e.to_string(),
+    }
+}
+
+/// The classes of interfaces that this process offers.
+fn device_classes(opts: &SwitchOptions, dummies: &fv_netdev::dummy::World) -> Registry {
+    let mut r = Registry::new();
+    if !opts.disable_system {
+        r.register("system", fv_netdev::socket::SystemDevice::factory);
+        r.register("tap", fv_netdev::tap::TapDevice::factory);
+        r.register("internal", fv_netdev::tap::TapDevice::internal_factory);
+    }
+    match opts.dummy {
+        None => {}
+        Some(mode) => {
+            dummies.register(&mut r);
+            if mode == DummyMode::System {
+                dummies.register_as(&mut r, "system", false);
+            }
+            if mode == DummyMode::Override {
+                dummies.register_as(&mut r, "system", false);
+                dummies.register_as(&mut r, "tap", false);
+                dummies.register_as(&mut r, "internal", false);
+            }
+        }
+    }
+    r
+}
+
+fn versions(wire: &std::collections::BTreeSet<u8>) -> VersionSet {
+    wire.iter().filter_map(|v| fv_openflow::Version::from_wire(*v)).collect()
+}
+
+/// A locally administered address.
+fn random_mac() -> [u8; 6] {
+    let u = fv_ovsdb::Uuid::new_v4();
+    let b = u.as_bytes();
+    [b[0] & 0xfc | 0x02, b[1], b[2], b[3], b[4], b[5]]
+}
+
+/// A patch port has no device to ask; its address only has to be stable and local.
+fn patch_mac(name: &str) -> [u8; 6] {
+    let h = name.bytes().fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
+    let b = h.to_be_bytes();
+    [b[0] & 0xfc | 0x02, b[1], b[2], b[3], b[4], b[5]]
+}
+
+fn dpid_of(mac: [u8; 6]) -> u64 {
+    mac.iter().fold(0, |v, b| v << 8 | u64::from(*b))
+}

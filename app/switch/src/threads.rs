@@ -1,0 +1,243 @@
+//! The threads beside control: event workers, poll workers, revalidators. Each states when it was
+//! last idle, so that virtual time can wait for all of them.
+
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use fv_core::{Clock, Nanos};
+use fv_datapath::{Dp, Worker, WorkerKind};
+use fv_dpif::WorkerId;
+use fv_rpc::{Interest, Poller, SourceId};
+use fv_slowpath::Slowpath;
+
+/// Packets of one turn of a worker.
+const BUDGET: usize = 256;
+/// How long an event worker looks for more packets before it sleeps: less than a wake-up costs.
+const SPIN: Duration = Duration::from_micros(20);
+/// Least real time between the starts of two revalidation rounds.
+const ROUND_GAP: Duration = Duration::from_millis(5);
+/// Longest that virtual time waits for one thread.
+const SETTLE_LIMIT: Duration = Duration::from_secs(2);
+
+/// What other threads know of one thread.
+pub struct Pulse {
+    name: String,
+    /// Time of the last turn that found nothing to do.
+    idle_at: AtomicU64,
+    stop: AtomicBool,
+    wake: Box<dyn Fn() + Send + Sync>,
+}
+
+impl Pulse {
+    fn new(name: String, wake: Box<dyn Fn() + Send + Sync>) -> Arc<Pulse> {
+        Arc::new(Pulse { name, idle_at: AtomicU64::new(0), stop: AtomicBool::new(false), wake })
+    }
+
+    fn idle(&self, now: Nanos) {
+        self.idle_at.store(now.0, Ordering::Release);
+    }
+
+    fn stopping(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+}
+
+struct Running<T> {
+    pulse: Arc<Pulse>,
+    handle: JoinHandle<T>,
+}
+
+/// All threads of one datapath.
+pub struct Threads {
+    clock: Clock,
+    dp: Arc<Dp>,
+    slowpath: Arc<Slowpath>,
+    workers: Vec<(WorkerKind, WorkerId, Running<Worker>)>,
+    revalidator: Option<Running<()>>,
+}
+
+impl Threads {
+    /// Starts the revalidator; workers come with `set_workers`.
+    pub fn start(clock: Clock, dp: Arc<Dp>, slowpath: Arc<Slowpath>) -> std::io::Result<Threads> {
+        let mut t = Threads { clock, dp, slowpath, workers: Vec::new(), revalidator: None };
+        t.revalidator = Some(t.start_revalidator()?);
+        Ok(t)
+    }
+
+    fn start_revalidator(&self) -> std::io::Result<Running<()>> {
+        let (clock, slowpath) = (self.clock.clone(), self.slowpath.clone());
+        let poke = slowpath.clone();
+        let pulse = Pulse::new("revalidator".into(), Box::new(move || poke.kick()));
+        let p = pulse.clone();
+        let handle = std::thread::Builder::new().name("revalidator".into()).spawn(move || {
+            loop {
+                let started = Instant::now();
+                let now = clock.now();
+                slowpath.round(now, &thread_cpu_time);
+                p.idle(now);
+                if let Some(rest) = ROUND_GAP.checked_sub(started.elapsed())
+                    && !clock.is_stopped()
+                {
+                    std::thread::sleep(rest);
+                }
+                if slowpath.wait_for_work(slowpath.round_period().into()).is_none() {
+                    return;
+                }
+            }
+        })?;
+        Ok(Running { pulse, handle })
+    }
+
+    /// Makes the workers of `kind` be exactly those of `wanted`.
+    pub fn set_workers(&mut self, kind: WorkerKind, wanted: &[i32]) -> std::io::Result<()> {
+        let mut keep = Vec::new();
+        for (k, id, r) in std::mem::take(&mut self.workers) {
+            if k != kind || wanted.contains(&id.0) {
+                keep.push((k, id, r));
+            } else {
+                self.stop_worker(id, r);
+            }
+        }
+        self.workers = keep;
+        for core in wanted {
+            let id = WorkerId(*core);
+            if !self.workers.iter().any(|(_, w, _)| *w == id) {
+                let r = self.start_worker(kind, id)?;
+                self.workers.push((kind, id, r));
+            }
+        }
+        self.dp.deal_all().wait(Duration::from_millis(500));
+        Ok(())
+    }
+
+    pub fn has_workers(&self, kind: WorkerKind) -> bool {
+        self.workers.iter().any(|(k, _, _)| *k == kind)
+    }
+
+    fn start_worker(&self, kind: WorkerKind, id: WorkerId) -> std::io::Result<Running<Worker>> {
+        let worker = self.dp.new_worker(id, kind, Some(0)).map_err(std::io::Error::other)?;
+        let poller = Poller::new()?;
+        let (waker, clock) = (poller.waker(), self.clock.clone());
+        let w = waker.clone();
+        worker.handle().mailbox.set_waker(Box::new(move || w.wake()));
+        let name = match kind {
+            WorkerKind::Poll => format!("pmd-c{:02}/id:{}", id.0, id.0),
+            _ => format!("event-{}", -2 - id.0),
+        };
+        let pulse = Pulse::new(name.clone(), Box::new(move || waker.wake()));
+        let p = pulse.clone();
+        let handle = std::thread::Builder::new().name(name).spawn(move || {
+            if kind == WorkerKind::Poll {
+                pin(id.0);
+                poll_loop(worker, &clock, &p)
+            } else {
+                event_loop(worker, &clock, &p, poller)
+            }
+        })?;
+        Ok(Running { pulse, handle })
+    }
+
+    fn stop_worker(&self, id: WorkerId, r: Running<Worker>) {
+        r.pulse.stop.store(true, Ordering::Release);
+        (r.pulse.wake)();
+        match r.handle.join() {
+            Ok(w) => self.dp.remove_worker(w),
+            Err(_) => {
+                // A worker's state after a panic cannot be trusted.
+                log::error!(target: "dpif_netdev", "worker {} panicked", id.0);
+                std::process::abort();
+            }
+        }
+    }
+
+    /// Waits until each thread has had an idle turn at `now` or later.
+    pub fn settle(&self, now: Nanos) {
+        let pulses = self.workers.iter().map(|(_, _, r)| &r.pulse).chain(self.revalidator.iter().map(|r| &r.pulse));
+        for p in pulses {
+            let started = Instant::now();
+            (p.wake)();
+            while p.idle_at.load(Ordering::Acquire) < now.0 {
+                if started.elapsed() > SETTLE_LIMIT {
+                    log::warn!(target: "timeval", "thread {} does not come to rest", p.name);
+                    break;
+                }
+                std::thread::sleep(Duration::from_micros(50));
+            }
+        }
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        for (_, id, r) in std::mem::take(&mut self.workers) {
+            self.stop_worker(id, r);
+        }
+        self.slowpath.stop();
+        if let Some(r) = self.revalidator.take() {
+            let _ = r.handle.join();
+        }
+    }
+}
+
+/// Sleeps in epoll while nothing comes; spins briefly after a packet.
+fn event_loop(mut worker: Worker, clock: &Clock, pulse: &Pulse, mut poller: Poller) -> Worker {
+    let mut registered = None;
+    let mut quiet_since: Option<Instant> = None;
+    while !pulse.stopping() {
+        let now = clock.now();
+        let r = worker.turn(now, BUDGET);
+        if r.busy() {
+            quiet_since = None;
+            continue;
+        }
+        let since = *quiet_since.get_or_insert_with(Instant::now);
+        if since.elapsed() < SPIN {
+            std::hint::spin_loop();
+            continue;
+        }
+        pulse.idle(now);
+        if registered != Some(worker.queues_seq()) {
+            for fd in worker.fds() {
+                log::debug!(target: "dpif_netdev", "watching descriptor {}", fd.as_raw_fd());
+                poller.register(SourceId::fresh(), fd, Interest::READ);
+            }
+            registered = Some(worker.queues_seq());
+            // Something may have come between the turn and the registration: epoll will tell.
+        }
+        let _ = poller.wait(None, clock);
+        quiet_since = None;
+    }
+    worker
+}
+
+/// Polls all the time; gives the processor away between turns that found nothing.
+fn poll_loop(mut worker: Worker, clock: &Clock, pulse: &Pulse) -> Worker {
+    while !pulse.stopping() {
+        let now = clock.now();
+        if !worker.turn(now, BUDGET).busy() {
+            pulse.idle(now);
+            std::thread::yield_now();
+        }
+    }
+    worker
+}
+
+/// Processor time that this thread has used.
+fn thread_cpu_time() -> Nanos {
+    let t = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Nanos(t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64)
+}
+
+fn pin(core: i32) {
+    let Ok(core) = usize::try_from(core) else { return };
+    let mut set = rustix::thread::CpuSet::new();
+    if core < rustix::thread::CpuSet::MAX_CPU {
+        set.set(core);
+        if rustix::thread::sched_setaffinity(None, &set).is_err() {
+            log::warn!(target: "dpif_netdev", "cannot bind a worker to core {core}");
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! Interfaces and datapaths: what bridges ask for and what commands look at.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use fv_core::{Clock, DpPort, OfPort};
+use fv_dpif::Datapath;
+use fv_flow::FlowKey;
+use fv_netdev::{Device, Duplex};
+use fv_ofproto::host::Host;
+use fv_ofproto::view::{BridgeId, BridgeView};
+use fv_openflow::OfError;
+use fv_openflow::msg::packet::{PacketOut, Resume};
+use fv_openflow::msg::port::{PortFeatures, PortStats, QueueStats};
+use fv_packet::Packet;
+use fv_xlate::{Input, Start};
+
+use crate::datapaths::Datapaths;
+
+/// One interface of a bridge that is open.
+pub struct Iface {
+    pub name: String,
+    /// Type as the row has it.
+    pub kind: String,
+    pub ofp: OfPort,
+    /// None for patch ports.
+    pub device: Option<Arc<dyn Device>>,
+    pub dp_port: Option<DpPort>,
+    /// Name of the other end of a patch port.
+    pub peer: Option<String>,
+    /// The device's sequence number when its status was last taken over.
+    pub seen_seq: u64,
+}
+
+/// The interfaces of one bridge, by name.
+pub struct BridgePorts {
+    pub name: String,
+    pub dp_kind: String,
+    pub ifaces: BTreeMap<String, Iface>,
+}
+
+impl BridgePorts {
+    pub fn by_ofp(&self, p: OfPort) -> Option<&Iface> {
+        self.ifaces.values().find(|i| i.ofp == p)
+    }
+}
+
+pub struct World {
+    pub clock: Clock,
+    pub dps: Datapaths,
+    pub bridges: HashMap<BridgeId, BridgePorts>,
+    /// Datapaths with views that are not published yet.
+    dirty: Vec<String>,
+}
+
+impl World {
+    pub fn new(clock: Clock, dps: Datapaths) -> World {
+        World { clock, dps, bridges: HashMap::new(), dirty: Vec::new() }
+    }
+
+    /// Publishes what `Host::publish` collected.
+    pub fn publish_all(&mut self) {
+        for kind in std::mem::take(&mut self.dirty) {
+            if let Some(i) = self.dps.find_mut(&kind) {
+                i.publish();
+            }
+        }
+    }
+
+    pub fn kind_of(&self, bridge: BridgeId) -> Option<&str> {
+        self.bridges.get(&bridge).map(|b| b.dp_kind.as_str())
+    }
+
+    pub fn find_iface(&self, name: &str) -> Option<(BridgeId, &Iface)> {
+        self.bridges.iter().find_map(|(id, b)| b.ifaces.get(name).map(|i| (*id, i)))
+    }
+
+    pub fn device(&self, name: &str) -> Option<&Arc<dyn Device>> {
+        self.find_iface(name).and_then(|(_, i)| i.device.as_ref())
+    }
+
+    /// The other end of patch port `name` of `bridge`, if both ends name each other.
+    pub fn peer_of(&self, bridge: BridgeId, name: &str) -> Option<(BridgeId, OfPort)> {
+        let kind = self.kind_of(bridge)?;
+        let peer = self.bridges.get(&bridge)?.ifaces.get(name)?.peer.as_deref()?;
+        self.bridges.iter().filter(|(_, b)| b.dp_kind == kind).find_map(|(id, b)| {
+            let other = b.ifaces.get(peer)?;
+            (other.peer.as_deref() == Some(name)).then_some((*id, other.ofp))
+        })
+    }
+
+    /// Translates a packet that control sends, and executes the result before it returns.
+    pub fn execute(&mut self, bridge: BridgeId, mut packet: Packet, mut key: FlowKey, start: Start<'_>) -> Result<(), String> {
+        let now = self.clock.now();
+        let kind = self.kind_of(bridge).ok_or("no such bridge")?;
+        let inst = self.dps.find(kind).ok_or("no such datapath")?;
+        let view = inst.view.load_full();
+        let of_port = OfPort(key.base.in_port);
+        let dp_port = view.bridges.get(&bridge).and_then(|b| b.ports.get(&of_port)).and_then(|p| p.dp_port);
+        let meta = packet.meta_mut();
+        meta.in_port = dp_port.unwrap_or(DpPort::NONE).0;
+        let mut dp_key = fv_flow::extract::extract(&mut packet, &fv_flow::extract::Extra { vlan_limit: 2, ..Default::default() });
+        let (pipe, tun, mark) = (key.pipe, key.tun, key.base.pkt_mark);
+        dp_key.base.pkt_mark = mark;
+        key.dp = dp_key;
+        key.dp.base.in_port = of_port.0;
+        (key.pipe, key.dp.tun) = (pipe, tun);
+        let slowpath = inst.slowpath.clone();
+        let freeze = |s| slowpath.frozen.freeze(s);
+        let input =
+            Input { view: &view, bridge, key, packet: Some(&packet), start, freeze: &freeze, now, trace: false };
+        let out = fv_xlate::translate(&input);
+        slowpath.account(&out, packet.len(), dp_key.base.tcp_flags.get(), now);
+        inst.dp.execute(packet, &dp_key, &out.program);
+        slowpath.release_later(out.frozen);
+        Ok(())
+    }
+}
+
+impl Host for World {
+    fn pull_stats(&mut self, bridge: BridgeId) {
+        let now = self.clock.now();
+        if let Some(i) = self.kind_of(bridge).and_then(|k| self.dps.find(k)) {
+            i.slowpath.pull(now);
+        }
+    }
+
+    fn port_stats(&mut self, bridge: BridgeId, port: OfPort) -> Option<PortStats> {
+        let b = self.bridges.get(&bridge)?;
+        let i = b.by_ofp(port)?;
+        match &i.device {
+            Some(d) => Some(of_stats(port, &d.stats())),
+            None => {
+                let s = self.dps.find(&b.dp_kind)?.slowpath.patch.of(bridge, port);
+                let all = fv_netdev::PortStats {
+                    rx_packets: Some(s.rx_packets),
+                    rx_bytes: Some(s.rx_bytes),
+                    tx_packets: Some(s.tx_packets),
+                    tx_bytes: Some(s.tx_bytes),
+                    ..Default::default()
+                };
+                Some(of_stats(port, &all))
+            }
+        }
+    }
+
+    fn queue_stats(&mut self, _: BridgeId, _: OfPort) -> Vec<QueueStats> {
+        Vec::new()
+    }
+
+    fn publish(&mut self, view: Arc<BridgeView>) {
+        let Some(kind) = self.bridges.get(&view.id).map(|b| b.dp_kind.clone()) else { return };
+        if let Some(i) = self.dps.find_mut(&kind) {
+            i.set_view(view);
+            if !self.dirty.contains(&kind) {
+                self.dirty.push(kind);
+            }
+        }
+    }
+
+    fn packet_out(&mut self, bridge: BridgeId, out: &PacketOut) -> Result<(), OfError> {
+        // What the actions see is what was published.
+        self.publish_all();
+        let packet = Packet::from_slice(&out.packet);
+        let key = out.metadata.key;
+        if let Err(e) = self.execute(bridge, packet, key, Start::Actions(&out.actions.0)) {
+            log::warn!(target: "ofproto", "packet-out: {e}");
+        }
+        Ok(())
+    }
+
+    fn resume(&mut self, bridge: BridgeId, r: &Resume) -> Result<(), OfError> {
+        self.publish_all();
+        let packet = Packet::from_slice(&r.packet_in.packet);
+        if let Err(e) = self.execute(bridge, packet, r.packet_in.metadata.key, Start::Tables) {
+            log::warn!(target: "ofproto", "resume: {e}");
+        }
+        Ok(())
+    }
+
+    fn set_admin_state(&mut self, bridge: BridgeId, port: OfPort, up: bool) {
+        let device = self.bridges.get(&bridge).and_then(|b| b.by_ofp(port)).and_then(|i| i.device.clone());
+        if let Some(d) = device
+            && let Err(e) = d.set_admin_up(up)
+        {
+            log::warn!(target: "ofproto", "{}: cannot change administrative state: {e}", d.name());
+        }
+    }
+}
+
+fn of_stats(port_no: OfPort, s: &fv_netdev::PortStats) -> PortStats {
+    let v = |x: Option<u64>| x.unwrap_or(u64::MAX);
+    PortStats {
+        port_no,
+        rx_packets: v(s.rx_packets),
+        tx_packets: v(s.tx_packets),
+        rx_bytes: v(s.rx_bytes),
+        tx_bytes: v(s.tx_bytes),
+        rx_dropped: v(s.rx_dropped),
+        tx_dropped: v(s.tx_dropped),
+        rx_errors: v(s.rx_errors),
+        tx_errors: v(s.tx_errors),
+        rx_frame_err: v(s.rx_frame_errors),
+        rx_over_err: v(s.rx_over_errors),
+        rx_crc_err: v(s.rx_crc_errors),
+        collisions: v(s.collisions),
+        duration_ns: None,
+    }
+}
+
+/// Link speed and mode as OpenFlow features; nothing if the device does not know.
+pub fn features(speed_bps: Option<u64>, duplex: Option<Duplex>) -> PortFeatures {
+    let full = duplex != Some(Duplex::Half);
+    match speed_bps.map(|s| s / 1_000_000) {
+        Some(10) if full => PortFeatures::M10_FD,
+        Some(10) => PortFeatures::M10_HD,
+        Some(100) if full => PortFeatures::M100_FD,
+        Some(100) => PortFeatures::M100_HD,
+        Some(1000) if full => PortFeatures::G1_FD,
+        Some(1000) => PortFeatures::G1_HD,
+        Some(10_000) => PortFeatures::G10_FD,
+        Some(40_000) => PortFeatures::G40_FD,
+        Some(100_000) => PortFeatures::G100_FD,
+        Some(_) => PortFeatures::OTHER,
+        None => PortFeatures::default(),
+    }
+}
