@@ -201,7 +201,9 @@ mod tests {
 
     #[test]
     fn masks_name_cores() {
-        for (mask, want) in [("1", vec![0]), ("6", vec![1, 2]), ("a0", vec![5, 7]), ("0", vec![]), ("100000000", vec![32])] {
+        for (mask, want) in
+            [("1", vec![0]), ("6", vec![1, 2]), ("a0", vec![5, 7]), ("0", vec![]), ("100000000", vec![32])]
+        {
             assert_eq!(cores_of(mask), want, "{mask}");
         }
     }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use fv_config::{BridgeSpec, ControllerSpec, FailMode, Globals, IfaceSpec, PortSpec, Targets};
 use fv_core::{Clock, Nanos, OfPort};
-use fv_dpif::Datapath;
 use fv_netdev::{Device, DeviceError, Env, Registry};
 use fv_ofproto::packet_in::PacketInQueue;
 use fv_ofproto::view::{BridgeId, BundleView, PriorityTags, VlanMode};
@@ -47,7 +46,13 @@ pub struct Engine {
 }
 
 impl Engine {
-    pub fn new(clock: Clock, opts: SwitchOptions, dps: Datapaths, packet_ins: Arc<PacketInQueue>, tls: fv_rpc::Tls) -> Engine {
+    pub fn new(
+        clock: Clock,
+        opts: SwitchOptions,
+        dps: Datapaths,
+        packet_ins: Arc<PacketInQueue>,
+        tls: fv_rpc::Tls,
+    ) -> Engine {
         let dummies = fv_netdev::dummy::World::new(clock.clone());
         let registry = device_classes(&opts, &dummies);
         Engine {
@@ -368,10 +373,7 @@ impl Targets for Engine {
         self.world.bridges.insert(id, ports);
         let io = BridgeIo::open(&b.name, &self.opts.rundir);
         log::info!(target: "bridge", "bridge {}: using datapath ID {dpid:016x}", b.name);
-        self.bridges.insert(
-            b.name.clone(),
-            Bridge { of, io, spec: b.clone(), ports: Vec::new(), mac, dpid },
-        );
+        self.bridges.insert(b.name.clone(), Bridge { of, io, spec: b.clone(), ports: Vec::new(), mac, dpid });
         Ok(())
     }
 
@@ -425,9 +427,11 @@ impl Targets for Engine {
         let inst = self.world.dps.find(&kind).ok_or("no such datapath")?;
         let dp_port = match &device {
             None => None,
-            Some(d) => Some(inst.dp.add_port(d.clone(), None).map_err(|e| {
-                format!("could not add network device {} to ofproto ({e})", i.name)
-            })?),
+            Some(d) => Some(
+                inst.dp
+                    .add_port(d.clone(), None)
+                    .map_err(|e| format!("could not add network device {} to ofproto ({e})", i.name))?,
+            ),
         };
         let iface = Iface { name: i.name.clone(), kind: i.kind.clone(), ofp, device, dp_port, peer, seen_seq: 0 };
         if let Some(p) = self.world.bridges.get_mut(&id) {
@@ -564,7 +568,8 @@ fn patch_peer(e: &Engine, i: &IfaceSpec) -> Result<String, String> {
 
 /// Options, address, MTU and state that the row asks for.
 fn configure_device(d: &dyn Device, i: &IfaceSpec) -> Result<fv_netdev::Changed, String> {
-    let changed = d.set_options(&i.options).map_err(|e| format!("{}: could not set configuration ({})", i.name, reason(&e)))?;
+    let changed =
+        d.set_options(&i.options).map_err(|e| format!("{}: could not set configuration ({})", i.name, reason(&e)))?;
     if let Some(mac) = i.mac
         && d.status().mac != Some(mac)
         && let Err(e) = d.set_mac(mac)
@@ -587,7 +592,12 @@ fn configure_device(d: &dyn Device, i: &IfaceSpec) -> Result<fv_netdev::Changed,
 fn reason(e: &DeviceError) -> String {
     match e {
         DeviceError::Io { source, .. } => match source.raw_os_error() {
-            Some(code) => std::io::Error::from_raw_os_error(code).to_string().split(" (os error").next().unwrap_or_default().to_string(),
+            Some(code) => std::io::Error::from_raw_os_error(code)
+                .to_string()
+                .split(" (os error")
+                .next()
+                .unwrap_or_default()
+                .to_string(),
             None => source.to_string(),
         },
         DeviceError::NoSuchDevice => "No such device".into(),
@@ -599,9 +609,9 @@ fn reason(e: &DeviceError) -> String {
 fn device_classes(opts: &SwitchOptions, dummies: &fv_netdev::dummy::World) -> Registry {
     let mut r = Registry::new();
     if !opts.disable_system {
-        r.register("system", fv_netdev::socket::SystemDevice::factory);
-        r.register("tap", fv_netdev::tap::TapDevice::factory);
-        r.register("internal", fv_netdev::tap::TapDevice::internal_factory);
+        r.register("system", fv_netdev::SystemDevice::factory);
+        r.register("tap", fv_netdev::TapDevice::factory);
+        r.register("internal", fv_netdev::TapDevice::internal_factory);
     }
     match opts.dummy {
         None => {}

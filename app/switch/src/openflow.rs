@@ -62,7 +62,14 @@ impl BridgeIo {
                 Err(e) => log::error!(target: "connmgr", "failed to listen on {name}: {e}"),
             }
         }
-        BridgeIo { listeners, accepted: Vec::new(), active: BTreeMap::new(), failed: BTreeMap::new(), specs: Vec::new(), tls }
+        BridgeIo {
+            listeners,
+            accepted: Vec::new(),
+            active: BTreeMap::new(),
+            failed: BTreeMap::new(),
+            specs: Vec::new(),
+            tls,
+        }
     }
 
     /// Takes over the configured targets: listens on passive ones, keeps active ones connected.
@@ -70,11 +77,15 @@ impl BridgeIo {
         self.tls = tls.clone();
         self.specs = specs.to_vec();
         let (passive, active): (Vec<_>, Vec<_>) = specs.iter().partition(|s| is_passive(&s.target));
-        self.listeners.retain(|l| l.name.starts_with("punix:") && (l.name.ends_with(".mgmt") || l.name.ends_with(".snoop")) || passive.iter().any(|s| s.target == l.name));
+        self.listeners.retain(|l| {
+            l.name.starts_with("punix:") && (l.name.ends_with(".mgmt") || l.name.ends_with(".snoop"))
+                || passive.iter().any(|s| s.target == l.name)
+        });
         self.failed.clear();
         self.listen(now);
         of.set_controllers(active.iter().map(|s| controller(s)).collect(), now);
-        let gone: Vec<String> = self.active.keys().filter(|t| !active.iter().any(|s| s.target == **t)).cloned().collect();
+        let gone: Vec<String> =
+            self.active.keys().filter(|t| !active.iter().any(|s| s.target == **t)).cloned().collect();
         for t in gone {
             if let Some(id) = self.active.remove(&t).and_then(|a| a.conn) {
                 of.disconnect(id);
@@ -201,12 +212,12 @@ impl BridgeIo {
         let a = self.active.get(target)?;
         let s = a.fsm.stats(now);
         let mut m = BTreeMap::new();
-        m.insert("state".into(), a.fsm.state().name().to_string());
-        if let Some(t) = s.since_connect {
-            m.insert("sec_since_connect".into(), t.secs().to_string());
+        m.insert("state".into(), a.fsm.state().to_string());
+        if let Some(t) = s.last_connected {
+            m.insert("sec_since_connect".into(), now.saturating_sub(t).secs().to_string());
         }
-        if let Some(t) = s.since_disconnect {
-            m.insert("sec_since_disconnect".into(), t.secs().to_string());
+        if let Some(t) = s.last_disconnected {
+            m.insert("sec_since_disconnect".into(), now.saturating_sub(t).secs().to_string());
         }
         Some((a.fsm.is_connected(), m))
     }
@@ -261,7 +272,9 @@ fn pump(stream: &mut Stream, of: &mut Ofproto, id: ConnId, now: Nanos) -> Result
     send(stream, of, id)?;
     match of.closed(id) {
         // What explains the closing must still leave.
-        Some(why) if of.connection(id).is_none_or(|c| c.output().is_empty()) || why == Closed::Backlog => Err(End::Closed(why)),
+        Some(why) if of.connection(id).is_none_or(|c| c.output().is_empty()) || why == Closed::Backlog => {
+            Err(End::Closed(why))
+        }
         _ => Ok(()),
     }
 }

@@ -77,7 +77,8 @@ pub fn statistics(e: &Engine, applied: &Applied, db: &Client) -> Option<TxnBuild
             let stats = match e.world.find_iface(name) {
                 Some((_, x)) if x.device.is_some() => x.device.as_ref().map(|d| d.stats()).unwrap_or_default(),
                 Some((id, x)) => {
-                    let s = e.world.kind_of(id).and_then(|k| e.world.dps.find(k)).map(|d| d.slowpath.patch.of(id, x.ofp));
+                    let s =
+                        e.world.kind_of(id).and_then(|k| e.world.dps.find(k)).map(|d| d.slowpath.patch.of(id, x.ofp));
                     let s = s.unwrap_or_default();
                     PortStats {
                         rx_packets: Some(s.rx_packets),
@@ -116,7 +117,9 @@ fn controllers(e: &Engine, bridge: &str, r: &mut Report<'_>, now: Nanos) {
             Some((up, m)) => {
                 r.set("Controller", c.uuid, "is_connected", Datum::boolean(up));
                 r.set("Controller", c.uuid, "status", Datum::string_map(m.into_iter().filter(|(k, _)| k == "state")));
-                let role = role.filter(|_| up).map(|x| Datum::string(format!("{x:?}").to_lowercase().replace("equal", "other")));
+                let role = role
+                    .filter(|_| up)
+                    .map(|x| Datum::string(format!("{x:?}").to_lowercase().replace("equal", "other")));
                 r.set_opt("Controller", c.uuid, "role", role);
             }
             None => r.set("Controller", c.uuid, "is_connected", Datum::boolean(conns.count() > 0)),
@@ -181,5 +184,7 @@ pub fn counters(s: &PortStats) -> Datum {
     ];
     let mut all: BTreeMap<String, u64> = named.into_iter().filter_map(|(k, v)| Some((k.to_string(), v?))).collect();
     all.extend(s.custom.iter().cloned());
-    Datum::from_pairs(all.into_iter().map(|(k, v)| (Atom::String(k.into()), Atom::Integer(i64::try_from(v).unwrap_or(i64::MAX)))))
+    Datum::from_pairs(
+        all.into_iter().map(|(k, v)| (Atom::String(k.into()), Atom::Integer(i64::try_from(v).unwrap_or(i64::MAX)))),
+    )
 }

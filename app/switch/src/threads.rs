@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use fv_core::{Clock, Nanos};
 use fv_datapath::{Dp, Worker, WorkerKind};
 use fv_dpif::WorkerId;
-use fv_rpc::{Interest, Poller, SourceId};
+use fv_rpc::poll::SourceId;
+use fv_rpc::{Interest, Poller};
 use fv_slowpath::Slowpath;
 
 /// Packets of one turn of a worker.

@@ -90,7 +90,13 @@ impl World {
     }
 
     /// Translates a packet that control sends, and executes the result before it returns.
-    pub fn execute(&mut self, bridge: BridgeId, mut packet: Packet, mut key: FlowKey, start: Start<'_>) -> Result<(), String> {
+    pub fn execute(
+        &mut self,
+        bridge: BridgeId,
+        mut packet: Packet,
+        mut key: FlowKey,
+        start: Start<'_>,
+    ) -> Result<(), String> {
         let now = self.clock.now();
         let kind = self.kind_of(bridge).ok_or("no such bridge")?;
         let inst = self.dps.find(kind).ok_or("no such datapath")?;
@@ -99,7 +105,8 @@ impl World {
         let dp_port = view.bridges.get(&bridge).and_then(|b| b.ports.get(&of_port)).and_then(|p| p.dp_port);
         let meta = packet.meta_mut();
         meta.in_port = dp_port.unwrap_or(DpPort::NONE).0;
-        let mut dp_key = fv_flow::extract::extract(&mut packet, &fv_flow::extract::Extra { vlan_limit: 2, ..Default::default() });
+        let mut dp_key =
+            fv_flow::extract::extract(&mut packet, &fv_flow::extract::Extra { vlan_limit: 2, ..Default::default() });
         let (pipe, tun, mark) = (key.pipe, key.tun, key.base.pkt_mark);
         dp_key.base.pkt_mark = mark;
         key.dp = dp_key;

@@ -12,7 +12,7 @@ impl Ctx<'_> {
             if self.exit {
                 break;
             }
-            self.enter(Kind::Action, |_| format!("{a:?}"));
+            self.enter(Kind::Action, |_| crate::text::format_action(a));
             let go_on = self.do_action(a);
             self.leave();
             if !go_on {
@@ -112,7 +112,9 @@ impl Ctx<'_> {
             self.action_set.retain(|o| slot(o) != slot(a));
             self.action_set.push(a.clone());
         }
-        self.note(Kind::Detail, |c| format!("action set is: {:?}", ordered_set(&c.action_set)));
+        self.note(Kind::Detail, |c| {
+            format!("action set is: {}", crate::text::format_actions(&ordered_set(&c.action_set)))
+        });
     }
 }
 

@@ -65,7 +65,13 @@ impl Ctx<'_> {
         if ok {
             let v = src.read(&self.flow);
             dst.write(&mut self.flow, v);
-            self.note(Kind::Detail, |c| format!("{} is now {:?}", dst.field.name(), dst.field.value(&c.flow)));
+            self.note(Kind::Detail, |c| {
+                format!(
+                    "{} is now {}",
+                    dst.field.name(),
+                    fv_flow::text::format_field(dst.field, &dst.field.value(&c.flow), None, None)
+                )
+            });
         }
     }
 

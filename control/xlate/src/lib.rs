@@ -12,7 +12,7 @@ mod finish;
 mod normal;
 mod output;
 mod table;
-mod text;
+pub mod text;
 pub mod trace;
 mod vlan;
 

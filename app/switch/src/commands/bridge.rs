@@ -47,7 +47,7 @@ fn dump_flows(c: &mut Ctx, args: &[&str]) -> fv_core::Reply {
         out.push_str(&m);
         let actions = match r.table {
             TABLE_INTERNAL if !r.actions.0.is_empty() => "controller(reason=)".to_string(),
-            _ => fv_openflow::text::format_actions(&r.actions.0, None),
+            _ => fv_xlate::text::format_actions(&r.actions.0),
         };
         out.push_str(&format!(",actions={actions}\n"));
     }

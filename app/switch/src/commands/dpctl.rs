@@ -20,8 +20,20 @@ pub const COMMANDS: &[Command<Ctx>] = &[
         max: 6,
         run: dump_flows,
     },
-    Command { name: "dpctl/add-flow", usage: Some("[dp] flow actions"), min: 2, max: 4, run: |c, a| put(c, a, true, false) },
-    Command { name: "dpctl/mod-flow", usage: Some("[dp] flow actions"), min: 2, max: 4, run: |c, a| put(c, a, false, true) },
+    Command {
+        name: "dpctl/add-flow",
+        usage: Some("[dp] flow actions"),
+        min: 2,
+        max: 4,
+        run: |c, a| put(c, a, true, false),
+    },
+    Command {
+        name: "dpctl/mod-flow",
+        usage: Some("[dp] flow actions"),
+        min: 2,
+        max: 4,
+        run: |c, a| put(c, a, false, true),
+    },
     Command { name: "dpctl/get-flow", usage: Some("[dp] ufid"), min: 1, max: 3, run: get_flow },
     Command { name: "dpctl/del-flow", usage: Some("[dp] flow"), min: 1, max: 3, run: del_flow },
     Command { name: "dpctl/del-flows", usage: Some("[dp]"), min: 0, max: 1, run: del_flows },
@@ -164,7 +176,8 @@ fn dump_flows(c: &mut Ctx, args: &[&str]) -> fv_core::Reply {
         }
     }
     let i = c.dp(dp)?;
-    let filter = filter.map(|f| fv_flow::text::parse_match(f, None).map(|(m, _)| m)).transpose().map_err(|e| e.to_string())?;
+    let filter =
+        filter.map(|f| fv_flow::text::parse_match(f, None).map(|(m, _)| m)).transpose().map_err(|e| e.to_string())?;
     let now = c.engine.clock.now();
     let list = port_names(i);
     let lookup = |p: u32| list.get(&p).cloned();
@@ -255,7 +268,9 @@ fn del_flow(c: &mut Ctx, args: &[&str]) -> fv_core::Reply {
         None => {
             let mut found = None;
             i.dp.flow_dump(&mut |f| {
-                if f.mask.equal(&f.key, &p.key) && p.mask.0.words().iter().zip(f.mask.0.words()).all(|(a, b)| a & !b == 0) {
+                if f.mask.equal(&f.key, &p.key)
+                    && p.mask.0.words().iter().zip(f.mask.0.words()).all(|(a, b)| a & !b == 0)
+                {
                     found = Some(f.ufid);
                 }
                 found.is_none()
@@ -339,7 +354,11 @@ fn normalize(c: &mut Ctx, args: &[&str]) -> fv_core::Reply {
     let acts = parse_actions(actions, &lookup).map_err(|e| format!("ovs-vswitchd: parsing actions ({e})"))?;
     let mut out = format!("input flow: {}\n", odp::format(&p.key, None, false, None));
     let tags = p.key.base.vlans.iter().filter(|v| v.tci.get() & 0x1000 != 0).count();
-    let head = if tags == 0 { "no vlan: ".to_string() } else { format!("vlan(vid={}): ", p.key.base.vlans[0].tci.get() & 0xfff) };
+    let head = if tags == 0 {
+        "no vlan: ".to_string()
+    } else {
+        format!("vlan(vid={}): ", p.key.base.vlans[0].tci.get() & 0xfff)
+    };
     out.push_str(&head);
     out.push_str("no mpls: ");
     out.push_str(&format_actions(&acts, None));

@@ -9,7 +9,13 @@ use super::{Ctx, full_name, port_names};
 pub const COMMANDS: &[Command<Ctx>] = &[
     Command { name: "dpif/dump-dps", usage: Some(""), min: 0, max: 0, run: dump_dps },
     Command { name: "dpif/show", usage: Some(""), min: 0, max: 0, run: show },
-    Command { name: "dpif/dump-flows", usage: Some("[-m] [--names | --no-names] bridge"), min: 1, max: 4, run: dump_flows },
+    Command {
+        name: "dpif/dump-flows",
+        usage: Some("[-m] [--names | --no-names] bridge"),
+        min: 1,
+        max: 4,
+        run: dump_flows,
+    },
     Command { name: "dpif/show-dp-features", usage: Some("bridge"), min: 1, max: 1, run: show_features },
     Command {
         name: "dpif/set-dp-features",
@@ -149,7 +155,9 @@ fn set_features(c: &mut Ctx, args: &[&str]) -> fv_core::Reply {
     };
     match rest {
         [] => Ok(FEATURES.iter().map(line).collect()),
-        [feature] => FEATURES.iter().find(|f| f.0 == *feature).map(line).ok_or_else(|| format!("unknown feature {feature}")),
+        [feature] => {
+            FEATURES.iter().find(|f| f.0 == *feature).map(line).ok_or_else(|| format!("unknown feature {feature}"))
+        }
         [feature, value, ..] => {
             let f = FEATURES.iter().find(|f| f.0 == *feature).ok_or_else(|| format!("unknown feature {feature}"))?;
             let same = match f.2 {

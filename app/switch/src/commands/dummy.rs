@@ -13,9 +13,21 @@ pub const COMMANDS: &[Command<Ctx>] = &[
         max: usize::MAX,
         run: receive,
     },
-    Command { name: "netdev-dummy/set-admin-state", usage: Some("[netdev] up|down"), min: 1, max: 2, run: set_admin_state },
+    Command {
+        name: "netdev-dummy/set-admin-state",
+        usage: Some("[netdev] up|down"),
+        min: 1,
+        max: 2,
+        run: set_admin_state,
+    },
     Command { name: "netdev-dummy/conn-state", usage: Some("[netdev]"), min: 0, max: 1, run: conn_state },
-    Command { name: "netdev-dummy/ip4addr", usage: Some("[netdev] ipaddr/mask-prefix-len"), min: 2, max: 2, run: ip4addr },
+    Command {
+        name: "netdev-dummy/ip4addr",
+        usage: Some("[netdev] ipaddr/mask-prefix-len"),
+        min: 2,
+        max: 2,
+        run: ip4addr,
+    },
     Command { name: "netdev-dummy/ip6addr", usage: Some("[netdev] ip6addr"), min: 2, max: 2, run: ip6addr },
 ];
 
@@ -62,7 +74,10 @@ fn compose(c: &Ctx, text: &str, len: Option<usize>) -> Result<Packet, String> {
     let dp = c.engine.world.dps.iter().next().map(|(_, i)| i);
     let lookup = |s: &str| dp.and_then(|i| port_lookup(i, s));
     let p = fv_flow::odp::parse(text, &lookup).map_err(|e| e.to_string())?;
-    let bytes = fv_flow::compose::compose(&p.key, len).ok_or("too small packet len")?;
+    let bytes = match len {
+        None => fv_flow::compose::compose(&p.key, fv_flow::compose::DEFAULT_PAYLOAD),
+        Some(n) => fv_flow::compose::compose_len(&p.key, n).ok_or("too small packet len")?,
+    };
     Ok(Packet::from_slice(&bytes))
 }
 
@@ -107,4 +122,3 @@ fn ip6addr(c: &mut Ctx, args: &[&str]) -> fv_core::Reply {
     d.add_ip6(a, len);
     Ok("OK".into())
 }
-

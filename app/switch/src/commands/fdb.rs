@@ -1,7 +1,7 @@
 //! MAC tables.
 
-use fv_core::{Command, OfPort};
 use fv_config::desired::parse_mac;
+use fv_core::{Command, OfPort};
 
 use super::Ctx;
 use crate::engine::Bridge;
@@ -29,7 +29,7 @@ fn show(c: &mut Ctx, args: &[&str]) -> fv_core::Reply {
     let b = c.bridge(args[0])?;
     let mut out = " port  VLAN  MAC                Age\n".to_string();
     for e in b.of.mac_table().entries() {
-        let age = if e.is_static() { "static".to_string() } else { format!("{:3}", e.age_s(now)) };
+        let age = if e.is_static { "static".to_string() } else { format!("{:3}", e.age_s(now)) };
         out.push_str(&format!("{:>5}  {:4}  {}  {age}\n", port_text(b, e.port), e.vlan, mac_text(e.mac)));
     }
     Ok(out)

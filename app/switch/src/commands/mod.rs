@@ -56,10 +56,6 @@ impl Ctx {
         self.engine.bridges.get(name).ok_or_else(|| "no such bridge".into())
     }
 
-    fn bridge_mut(&mut self, name: &str) -> Result<&mut Bridge, String> {
-        self.engine.bridges.get_mut(name).ok_or_else(|| "no such bridge".into())
-    }
-
     /// The datapath of a bridge.
     fn dp_of(&self, b: &Bridge) -> Result<&DpInst, String> {
         let kind = self.engine.world.kind_of(b.of.id()).ok_or("no such bridge")?;
@@ -77,9 +73,9 @@ impl Ctx {
             },
             Some(n) => {
                 let wanted = n.rsplit_once('@').map_or((None, n), |(t, n)| (Some(t), n));
-                all.find(|(k, i)| wanted.0.is_none_or(|t| t == k.as_str()) && i.dp.name() == wanted.1).map(|(_, i)| i).ok_or_else(|| {
-                    "ovs-vswitchd: datapath not found (Invalid argument)".to_string()
-                })
+                all.find(|(k, i)| wanted.0.is_none_or(|t| t == k.as_str()) && i.dp.name() == wanted.1)
+                    .map(|(_, i)| i)
+                    .ok_or_else(|| "ovs-vswitchd: datapath not found (Invalid argument)".to_string())
             }
         }
     }

@@ -42,7 +42,9 @@ fn memory(c: &mut Ctx, _: &[&str]) -> fv_core::Reply {
         revalidators += 1;
     }
     let mut parts: Vec<(&str, usize)> = vec![("handlers", usize::from(revalidators > 0))];
-    for (name, n) in [("ofconns", conns), ("ports", ports), ("revalidators", revalidators), ("rules", rules), ("udpif keys", keys)] {
+    for (name, n) in
+        [("ofconns", conns), ("ports", ports), ("revalidators", revalidators), ("rules", rules), ("udpif keys", keys)]
+    {
         if n > 0 {
             parts.push((name, n));
         }
@@ -102,8 +104,12 @@ impl Coverage {
     fn show(&self) -> String {
         let all = totals();
         let hit: Vec<_> = all.iter().filter(|(_, v)| **v > 0).collect();
-        let hash = hit.iter().flat_map(|(k, _)| k.bytes()).fold(0x811c_9dc5u32, |h, b| (h ^ u32::from(b)).wrapping_mul(0x0100_0193));
-        let mut out = format!("Event coverage, avg rate over last: 5 seconds, last minute, last hour,  hash={hash:08x}:\n");
+        let hash = hit
+            .iter()
+            .flat_map(|(k, _)| k.bytes())
+            .fold(0x811c_9dc5u32, |h, b| (h ^ u32::from(b)).wrapping_mul(0x0100_0193));
+        let mut out =
+            format!("Event coverage, avg rate over last: 5 seconds, last minute, last hour,  hash={hash:08x}:\n");
         for (name, total) in &hit {
             let sum = |n: usize| self.deltas.iter().take(n).filter_map(|d| d.get(*name)).sum::<u64>() as f64;
             out.push_str(&format!(
