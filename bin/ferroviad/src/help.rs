@@ -10,7 +10,8 @@ takes the same options and is always a client of DATABASE.
 
 DATABASE is where an OVSDB server listens (default: unix:RUNDIR/db.sock):
   tcp:HOST:PORT  ssl:HOST:PORT  unix:FILE      connect to it
-  ptcp:[PORT][:HOST]  pssl:[PORT][:HOST]  punix:FILE   wait for it to connect
+  ptcp:[PORT][:HOST]  pssl:[PORT][:HOST]  punix:FILE
+                                               wait for it to connect
 Called as ferroviad without DATABASE, it uses that default if a server is there,
 and otherwise serves DBDIR/conf.db itself.
 
@@ -44,7 +45,8 @@ TLS (for ssl: and pssl:):
   -p, --private-key=FILE  our private key, PEM
   -c, --certificate=FILE  our certificate, PEM
   -C, --ca-cert=FILE      authorities that peers must be certified by
-  --bootstrap-ca-cert=FILE  the same; if FILE is missing, it is taken from the
+  --bootstrap-ca-cert=FILE
+                          the same; if FILE is missing, it is taken from the
                           first peer and stored
   --peer-ca-cert=FILE     authority certificates sent along with ours
   --ssl-protocols=LIST    versions, of TLSv1.2 TLSv1.3
@@ -57,7 +59,8 @@ Logging:
                           alone: everything
   --log-file[=FILE]       log to FILE (LOGDIR/ovs-vswitchd.log)
   --syslog-method=METHOD  libc, unix:FILE, udp:IP:PORT or null
-  --syslog-target=HOST:PORT  send the log there by UDP too
+  --syslog-target=HOST:PORT
+                          send the log there by UDP too
 
 Others:
   -h, --help              this text

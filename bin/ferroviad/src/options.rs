@@ -103,7 +103,13 @@ pub fn parse(args: impl Iterator<Item = OsString>, env: &Environment) -> Result<
     let mut parser = Parser::from_args(args);
     while let Some(arg) = parser.next().map_err(|e| e.to_string())? {
         let (name, kind) = match arg {
-            Arg::Long(l) => long(l)?,
+            Arg::Long(l) => {
+                let (name, kind) = long(l)?;
+                if kind == No && parser.optional_value().is_some() {
+                    return Err(format!("option '--{name}' doesn't allow an argument"));
+                }
+                (name, kind)
+            }
             Arg::Short(c) => short(c)?,
             Arg::Value(v) if o.switch.database.is_none() => {
                 o.switch.database = Some(v.string().map_err(|e| e.to_string())?);
@@ -168,7 +174,6 @@ fn short(c: char) -> Result<(&'static str, Value), String> {
 fn value(parser: &mut Parser, name: &str, kind: Value) -> Result<Option<String>, String> {
     let text = |v: OsString| v.string().map_err(|e| e.to_string());
     match kind {
-        // `-hV` is two options: only a long one can have a value stuck to it here.
         No => Ok(None),
         Optional => parser.optional_value().map(text).transpose(),
         Required => match parser.value() {
@@ -283,7 +288,7 @@ mod tests {
         check("--enable-dummy=x", "x: unknown dummy level");
         check("--dpdk", "Using --dpdk to configure DPDK is not supported.");
         check("--embedded-db tcp:1.2.3.4:5", "--embedded-db serves the database itself; it takes no DATABASE argument");
-        check("--mon=3", "unexpected argument for option '--mon': \"3\"");
+        check("--mon=3", "option '--monitor' doesn't allow an argument");
         check("-V", "version");
         check("--he", "help");
     }
