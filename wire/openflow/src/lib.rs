@@ -3,9 +3,12 @@
 
 pub mod action;
 pub mod error;
+pub mod framing;
+pub mod matching;
 pub mod msg;
 pub mod vendor;
 pub mod version;
+mod wire;
 
 pub use action::{Action, Actions};
 pub use error::OfError;

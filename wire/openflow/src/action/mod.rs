@@ -3,6 +3,15 @@
 //! One list holds both: instructions of OpenFlow 1.1+ follow the actions to apply, in their order of
 //! execution (meter first, then the actions, clear, write, metadata, goto last).
 
+mod decode;
+mod encode;
+mod encode_nicira;
+mod nicira;
+
+pub use decode::{decode_actions, decode_instructions};
+pub use encode::{encode_actions, encode_instructions};
+pub use nicira::load;
+
 use fv_core::OfPort;
 use fv_flow::field::{Field, FieldValue, Subfield};
 use std::ops::Deref;

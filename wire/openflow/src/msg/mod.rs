@@ -4,14 +4,19 @@
 //! it is encoded. Multipart requests and replies are values too: [`Request`] and [`Reply`].
 
 pub mod bundle;
+pub mod codec;
 pub mod flow;
+mod flow_codec;
 pub mod packet;
+mod packet_codec;
 pub mod port;
 pub mod session;
 pub mod stats;
 pub mod table;
+mod table_codec;
 
 pub use bundle::{BundleAdd, BundleControl, BundleControlKind};
+pub use codec::{DecodeCx, EncodeError, HEADER_LEN, RawHeader};
 pub use flow::{FlowMod, FlowModCommand, FlowModFlags, FlowRemoved, FlowRemovedReason, PacketInFormat};
 pub use packet::{PacketIn, PacketOut, Resume};
 pub use port::{Port, PortMod, PortReason, PortStatus};
@@ -47,11 +52,16 @@ pub enum Body {
     BarrierReply,
 
     PacketIn(Box<PacketIn>),
+    /// In one of Nicira's formats.
+    NxPacketIn(PacketInFormat, Box<PacketIn>),
     PacketOut(Box<PacketOut>),
     /// A continuation comes back.
     Resume(Box<Resume>),
     FlowMod(Box<FlowMod>),
+    /// With an NXM match (OpenFlow 1.0 and its extension).
+    NxFlowMod(Box<FlowMod>),
     FlowRemoved(Box<FlowRemoved>),
+    NxFlowRemoved(Box<FlowRemoved>),
     PortStatus(Box<PortStatus>),
     PortMod(PortMod),
     TableMod(TableMod),
@@ -85,5 +95,88 @@ pub enum Body {
 impl Message {
     pub fn new(version: Version, xid: u32, body: Body) -> Message {
         Message { version, xid, body }
+    }
+}
+
+impl Body {
+    /// The message's name in the protocol, for logs.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Body::Hello(_) => "OFPT_HELLO",
+            Body::Error(_) => "OFPT_ERROR",
+            Body::EchoRequest(_) => "OFPT_ECHO_REQUEST",
+            Body::EchoReply(_) => "OFPT_ECHO_REPLY",
+            Body::FeaturesRequest => "OFPT_FEATURES_REQUEST",
+            Body::FeaturesReply(_) => "OFPT_FEATURES_REPLY",
+            Body::GetConfigRequest => "OFPT_GET_CONFIG_REQUEST",
+            Body::GetConfigReply(_) => "OFPT_GET_CONFIG_REPLY",
+            Body::SetConfig(_) => "OFPT_SET_CONFIG",
+            Body::BarrierRequest => "OFPT_BARRIER_REQUEST",
+            Body::BarrierReply => "OFPT_BARRIER_REPLY",
+            Body::PacketIn(_) => "OFPT_PACKET_IN",
+            Body::NxPacketIn(PacketInFormat::Nxt2, _) => "NXT_PACKET_IN2",
+            Body::NxPacketIn(..) => "NXT_PACKET_IN",
+            Body::PacketOut(_) => "OFPT_PACKET_OUT",
+            Body::Resume(_) => "NXT_RESUME",
+            Body::FlowMod(_) => "OFPT_FLOW_MOD",
+            Body::NxFlowMod(_) => "NXT_FLOW_MOD",
+            Body::FlowRemoved(_) => "OFPT_FLOW_REMOVED",
+            Body::NxFlowRemoved(_) => "NXT_FLOW_REMOVED",
+            Body::PortStatus(_) => "OFPT_PORT_STATUS",
+            Body::PortMod(_) => "OFPT_PORT_MOD",
+            Body::TableMod(_) => "OFPT_TABLE_MOD",
+            Body::MultipartRequest(m) => m.body.name(),
+            Body::MultipartReply(m) => m.body.name(),
+            Body::RoleRequest(_) => "OFPT_ROLE_REQUEST",
+            Body::RoleReply(_) => "OFPT_ROLE_REPLY",
+            Body::RoleStatus(_) => "OFPT_ROLE_STATUS",
+            Body::GetAsyncRequest => "OFPT_GET_ASYNC_REQUEST",
+            Body::GetAsyncReply(_) => "OFPT_GET_ASYNC_REPLY",
+            Body::SetAsync(_) => "OFPT_SET_ASYNC",
+            Body::BundleControl(_) => "OFPT_BUNDLE_CONTROL",
+            Body::BundleAdd(_) => "OFPT_BUNDLE_ADD_MESSAGE",
+            Body::SetFlowFormat(_) => "NXT_SET_FLOW_FORMAT",
+            Body::FlowModTableId(_) => "NXT_FLOW_MOD_TABLE_ID",
+            Body::SetPacketInFormat(_) => "NXT_SET_PACKET_IN_FORMAT",
+            Body::SetControllerId(_) => "NXT_SET_CONTROLLER_ID",
+            Body::FlowAge => "NXT_FLOW_AGE",
+            Body::CtFlushZone(_) => "NXT_CT_FLUSH_ZONE",
+        }
+    }
+}
+
+impl Request {
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Request::Desc => "OFPST_DESC",
+            Request::Flow(_) => "OFPST_FLOW",
+            Request::Aggregate(_) => "OFPST_AGGREGATE",
+            Request::Table => "OFPST_TABLE",
+            Request::Port(_) => "OFPST_PORT",
+            Request::Queue { .. } => "OFPST_QUEUE",
+            Request::PortDesc(_) => "OFPST_PORT_DESC",
+            Request::TableFeatures(_) => "OFPST_TABLE_FEATURES",
+            Request::TableDesc => "OFPST_TABLE_DESC",
+            Request::NxFlow(_) => "NXST_FLOW",
+            Request::NxAggregate(_) => "NXST_AGGREGATE",
+        }
+    }
+}
+
+impl Reply {
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Reply::Desc(_) => "OFPST_DESC",
+            Reply::Flow(_) => "OFPST_FLOW",
+            Reply::Aggregate(_) => "OFPST_AGGREGATE",
+            Reply::Table(_) => "OFPST_TABLE",
+            Reply::Port(_) => "OFPST_PORT",
+            Reply::Queue(_) => "OFPST_QUEUE",
+            Reply::PortDesc(_) => "OFPST_PORT_DESC",
+            Reply::TableFeatures(_) => "OFPST_TABLE_FEATURES",
+            Reply::TableDesc(_) => "OFPST_TABLE_DESC",
+            Reply::NxFlow(_) => "NXST_FLOW",
+            Reply::NxAggregate(_) => "NXST_AGGREGATE",
+        }
     }
 }

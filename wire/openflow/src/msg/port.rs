@@ -1,5 +1,9 @@
 //! Ports: their description, status messages, modification, statistics.
 
+use crate::error::OfError;
+use crate::matching::ofp11;
+use crate::version::Version;
+use crate::wire::{Prop, Put, Reader, put_prop, text};
 use fv_core::OfPort;
 
 /// Description of one port.
@@ -174,6 +178,280 @@ impl PortStats {
             rx_crc_err: u,
             collisions: u,
             duration_ns: None,
+        }
+    }
+}
+
+/// Speeds and modes in 1.0's numbers: no 40 Gbps to OTHER, the rest three lower.
+fn features_in(f: u32, v: Version) -> PortFeatures {
+    PortFeatures(if v == Version::V10 { f & 0x7f | (f & 0xf80) << 4 } else { f & 0xffff })
+}
+fn features_out(f: PortFeatures, v: Version) -> u32 {
+    if v == Version::V10 { f.0 & 0x7f | (f.0 & 0xf800) >> 4 } else { f.0 }
+}
+
+/// Configuration bits that the version has.
+fn config_bits(v: Version) -> u32 {
+    if v == Version::V10 { 0x7f } else { 0x65 }
+}
+fn state_bits(v: Version) -> u32 {
+    if v == Version::V10 { PortState::LINK_DOWN.0 | PortState::STP_MASK.0 } else { 7 }
+}
+
+/// A port number as the version writes it.
+pub(crate) fn pull_port(v: Version, r: &mut Reader<'_>) -> Result<OfPort, OfError> {
+    if v == Version::V10 { Ok(OfPort::from_u16(r.u16()?)) } else { ofp11::port(r.u32()?) }
+}
+
+impl Port {
+    /// Longest description of 1.0 to 1.2.
+    pub(crate) const FIXED_MAX: usize = 64;
+
+    pub(crate) fn decode(v: Version, r: &mut Reader<'_>) -> Result<Port, OfError> {
+        let whole = r.rest();
+        let mut p = Port { port_no: pull_port(v, r)?, ..Default::default() };
+        let mut len = whole.len();
+        if v >= Version::V14 {
+            len = r.u16()?.into();
+            r.skip(2)?;
+        } else if v > Version::V10 {
+            r.skip(4)?;
+        }
+        p.hw_addr = r.array()?;
+        if v > Version::V10 {
+            r.skip(2)?;
+        }
+        p.name = text(r.bytes(16)?);
+        p.config = PortConfig(r.u32()? & config_bits(v));
+        p.state = PortState(r.u32()? & state_bits(v));
+        if v < Version::V14 {
+            p.pull_ethernet(v, r)?;
+            return Ok(p);
+        }
+        let used = whole.len() - r.len();
+        let mut props = r.sub(len.checked_sub(used).ok_or(OfError::BrcBadLen)?)?;
+        while !props.is_empty() {
+            let mut prop = Prop::pull(&mut props)?;
+            if prop.kind == 0 {
+                prop.body.skip(4)?;
+                p.pull_ethernet(v, &mut prop.body)?;
+            }
+        }
+        Ok(p)
+    }
+
+    fn pull_ethernet(&mut self, v: Version, r: &mut Reader<'_>) -> Result<(), OfError> {
+        self.curr = features_in(r.u32()?, v);
+        self.advertised = features_in(r.u32()?, v);
+        self.supported = features_in(r.u32()?, v);
+        self.peer = features_in(r.u32()?, v);
+        if v > Version::V10 {
+            (self.curr_speed_kbps, self.max_speed_kbps) = (r.u32()?, r.u32()?);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn encode(&self, out: &mut Vec<u8>, v: Version) {
+        let start = out.len();
+        match v {
+            Version::V10 => out.u16(self.port_no.to_u16().unwrap_or(0xffff)),
+            Version::V14 | Version::V15 => out.u32(self.port_no.0).u16(0).zero(2),
+            _ => out.u32(self.port_no.0).zero(4),
+        };
+        out.put(&self.hw_addr).zero(if v == Version::V10 { 0 } else { 2 }).text(&self.name, 16);
+        out.u32(self.config.0 & config_bits(v)).u32(self.state.0 & state_bits(v));
+        if v < Version::V14 {
+            return self.put_ethernet(out, v);
+        }
+        put_prop(out, 0, |o| {
+            o.zero(4);
+            self.put_ethernet(o, v);
+        });
+        let len = out.len() - start;
+        out.set_u16(start + 4, len as u16);
+    }
+
+    fn put_ethernet(&self, out: &mut Vec<u8>, v: Version) {
+        for f in [self.curr, self.advertised, self.supported, self.peer] {
+            out.u32(features_out(f, v));
+        }
+        if v > Version::V10 {
+            out.u32(self.curr_speed_kbps).u32(self.max_speed_kbps);
+        }
+    }
+}
+
+impl PortStatus {
+    pub(crate) fn decode(v: Version, r: &mut Reader<'_>) -> Result<PortStatus, OfError> {
+        let reason = match r.u8()? {
+            0 => PortReason::Add,
+            1 => PortReason::Delete,
+            2 => PortReason::Modify,
+            _ => return Err(OfError::NxBrcBadReason),
+        };
+        r.skip(7)?;
+        Ok(PortStatus { reason, desc: Port::decode(v, r)? })
+    }
+    pub(crate) fn encode(&self, out: &mut Vec<u8>, v: Version) {
+        out.u8(self.reason as u8).zero(7);
+        self.desc.encode(out, v);
+    }
+}
+
+impl PortMod {
+    pub(crate) fn decode(v: Version, r: &mut Reader<'_>) -> Result<PortMod, OfError> {
+        let v10 = v == Version::V10;
+        let port_no = pull_port(v, r)?;
+        r.skip(if v10 { 0 } else { 4 })?;
+        let hw_addr = r.array()?;
+        r.skip(if v10 { 0 } else { 2 })?;
+        let bits = config_bits(v);
+        let (config, mask) = (PortConfig(r.u32()? & bits), PortConfig(r.u32()? & bits));
+        let mut m = PortMod { port_no, hw_addr, config, mask, advertise: PortFeatures::default() };
+        if v < Version::V14 {
+            m.advertise = features_in(r.u32()?, v);
+            r.skip(4)?;
+        }
+        while v >= Version::V14 && !r.is_empty() {
+            let mut p = Prop::pull(r)?;
+            match p.kind {
+                0 => m.advertise = features_in(p.body.u32()?, v),
+                _ => return Err(p.unknown()),
+            }
+        }
+        Ok(m)
+    }
+
+    pub(crate) fn encode(&self, out: &mut Vec<u8>, v: Version) {
+        let bits = config_bits(v);
+        if v == Version::V10 {
+            out.u16(self.port_no.to_u16().unwrap_or(0xffff)).put(&self.hw_addr);
+        } else {
+            out.u32(self.port_no.0).zero(4).put(&self.hw_addr).zero(2);
+        }
+        out.u32(self.config.0 & bits).u32(self.mask.0 & bits);
+        let advertise = features_out(self.advertise, v);
+        if v < Version::V14 {
+            out.u32(advertise).zero(4);
+        } else if advertise != 0 {
+            put_prop(out, 0, |o| o.u32(advertise).done());
+        }
+    }
+}
+
+impl PortStats {
+    pub(crate) fn decode(v: Version, r: &mut Reader<'_>) -> Result<PortStats, OfError> {
+        let mut s = PortStats::unknown(OfPort::NONE);
+        if v >= Version::V14 {
+            return s.decode_props(v, r).map(|()| s);
+        }
+        s.port_no = pull_port(v, r)?;
+        r.skip(if v == Version::V10 { 6 } else { 4 })?;
+        for c in s.counters_mut() {
+            *c = r.u64()?;
+        }
+        if v >= Version::V13 {
+            s.duration_ns = duration_in(r)?;
+        }
+        Ok(s)
+    }
+
+    fn decode_props(&mut self, v: Version, r: &mut Reader<'_>) -> Result<(), OfError> {
+        let len = usize::from(r.u16()?);
+        let mut b = r.sub(len.checked_sub(2).ok_or(OfError::BrcBadLen)?)?;
+        b.skip(2)?;
+        self.port_no = pull_port(v, &mut b)?;
+        self.duration_ns = duration_in(&mut b)?;
+        for c in self.counters_mut().into_iter().take(8) {
+            *c = b.u64()?;
+        }
+        while !b.is_empty() {
+            let mut p = Prop::pull(&mut b)?;
+            if p.kind == 0 {
+                p.body.skip(4)?;
+                for c in self.counters_mut().into_iter().skip(8) {
+                    *c = p.body.u64()?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// In the order of the wire.
+    fn counters_mut(&mut self) -> [&mut u64; 12] {
+        [
+            &mut self.rx_packets,
+            &mut self.tx_packets,
+            &mut self.rx_bytes,
+            &mut self.tx_bytes,
+            &mut self.rx_dropped,
+            &mut self.tx_dropped,
+            &mut self.rx_errors,
+            &mut self.tx_errors,
+            &mut self.rx_frame_err,
+            &mut self.rx_over_err,
+            &mut self.rx_crc_err,
+            &mut self.collisions,
+        ]
+    }
+
+    pub(crate) fn encode(&self, out: &mut Vec<u8>, v: Version) {
+        let mut s = *self;
+        let counters = s.counters_mut().map(|c| *c);
+        match v {
+            Version::V10 => out.u16(self.port_no.to_u16().unwrap_or(0xffff)).zero(6),
+            Version::V14 | Version::V15 => out.u16(120).zero(2).u32(self.port_no.0),
+            _ => out.u32(self.port_no.0).zero(4),
+        };
+        if v >= Version::V14 {
+            duration_out(out, self.duration_ns);
+            counters[..8].iter().for_each(|c| out.u64(*c).done());
+            put_prop(out, 0, |o| {
+                o.zero(4);
+                counters[8..].iter().for_each(|c| o.u64(*c).done());
+            });
+            return;
+        }
+        counters.iter().for_each(|c| out.u64(*c).done());
+        if v == Version::V13 {
+            duration_out(out, self.duration_ns);
+        }
+    }
+}
+
+fn duration_in(r: &mut Reader<'_>) -> Result<Option<u64>, OfError> {
+    let (s, ns) = (r.u32()?, r.u32()?);
+    Ok((s != u32::MAX).then(|| u64::from(s) * 1_000_000_000 + u64::from(ns)))
+}
+
+fn duration_out(out: &mut Vec<u8>, ns: Option<u64>) {
+    match ns {
+        Some(ns) => out.u32((ns / 1_000_000_000) as u32).u32((ns % 1_000_000_000) as u32),
+        None => out.u32(u32::MAX).u32(u32::MAX),
+    };
+}
+
+impl QueueStats {
+    pub(crate) fn decode(v: Version, r: &mut Reader<'_>) -> Result<QueueStats, OfError> {
+        if v >= Version::V14 {
+            r.skip(8)?;
+        }
+        let port_no = pull_port(v, r)?;
+        r.skip(if v == Version::V10 { 2 } else { 0 })?;
+        let (queue, tx_bytes, tx_packets, tx_errors) = (r.u32()?, r.u64()?, r.u64()?, r.u64()?);
+        let duration_ns = if v >= Version::V13 { duration_in(r)? } else { None };
+        Ok(QueueStats { port_no, queue, tx_bytes, tx_packets, tx_errors, duration_ns })
+    }
+
+    pub(crate) fn encode(&self, out: &mut Vec<u8>, v: Version) {
+        match v {
+            Version::V10 => out.u16(self.port_no.to_u16().unwrap_or(0xffff)).zero(2),
+            Version::V14 | Version::V15 => out.u16(48).zero(6).u32(self.port_no.0),
+            _ => out.u32(self.port_no.0),
+        };
+        out.u32(self.queue).u64(self.tx_bytes).u64(self.tx_packets).u64(self.tx_errors);
+        if v >= Version::V13 {
+            duration_out(out, self.duration_ns);
         }
     }
 }

@@ -1,8 +1,13 @@
 //! Multipart messages ("statistics" up to OpenFlow 1.2).
 
+use super::codec::EncodeError;
 use super::flow::{AggregateStats, FlowStats, FlowStatsRequest};
-use super::port::{Port, PortStats, QueueStats};
+use super::port::{Port, PortStats, QueueStats, pull_port};
 use super::table::{TableDesc, TableFeatures, TableStats};
+use crate::error::OfError;
+use crate::vendor;
+use crate::version::Version;
+use crate::wire::{Put, Reader, text};
 use fv_core::OfPort;
 
 /// One part of a request or reply; `more` says that another follows.
@@ -62,3 +67,294 @@ pub struct Desc {
 
 /// Nothing selects a queue: all of them.
 pub const QUEUE_ALL: u32 = 0xffff_ffff;
+
+/// Multipart types.
+mod mp {
+    pub const DESC: u16 = 0;
+    pub const FLOW: u16 = 1;
+    pub const AGGREGATE: u16 = 2;
+    pub const TABLE: u16 = 3;
+    pub const PORT: u16 = 4;
+    pub const QUEUE: u16 = 5;
+    pub const TABLE_FEATURES: u16 = 12;
+    pub const PORT_DESC: u16 = 13;
+    pub const TABLE_DESC: u16 = 14;
+    pub const EXPERIMENTER: u16 = 0xffff;
+}
+
+/// Nicira's statistics: flow, aggregate.
+const NXST_FLOW: u32 = 0;
+const NXST_AGGREGATE: u32 = 1;
+/// The MORE flag.
+const MORE: u16 = 1;
+/// Largest body of one part.
+const MAX_PART: usize = u16::MAX as usize - 64;
+
+/// Type and MORE flag, or Nicira's subtype.
+enum Kind {
+    Std(u16),
+    Nx(u32),
+}
+
+fn pull_header(v: Version, r: &mut Reader<'_>) -> Result<(Kind, bool), OfError> {
+    let (kind, flags) = (r.u16()?, r.u16()?);
+    if v > Version::V10 {
+        r.skip(4)?;
+    }
+    let more = flags & MORE != 0;
+    if kind != mp::EXPERIMENTER {
+        return Ok((Kind::Std(kind), more));
+    }
+    if r.u32()? != vendor::NX {
+        return Err(OfError::BrcBadVendor);
+    }
+    let subtype = r.u32()?;
+    if v == Version::V10 {
+        r.skip(4)?;
+    }
+    Ok((Kind::Nx(subtype), more))
+}
+
+fn put_header(out: &mut Vec<u8>, v: Version, kind: Kind, more: bool) {
+    let flags = if more { MORE } else { 0 };
+    let pad = if v > Version::V10 { 4 } else { 0 };
+    match kind {
+        Kind::Std(k) => out.u16(k).u16(flags).zero(pad),
+        Kind::Nx(s) => out.u16(mp::EXPERIMENTER).u16(flags).zero(pad).u32(vendor::NX).u32(s).zero(4 - pad),
+    };
+}
+
+impl Multipart<Request> {
+    pub(crate) fn decode(v: Version, r: &mut Reader<'_>) -> Result<Self, OfError> {
+        let (kind, more) = pull_header(v, r)?;
+        let body = match kind {
+            Kind::Std(mp::DESC) => Request::Desc,
+            Kind::Std(mp::FLOW) => Request::Flow(Box::new(FlowStatsRequest::decode(v, r)?)),
+            Kind::Std(mp::AGGREGATE) => Request::Aggregate(Box::new(FlowStatsRequest::decode(v, r)?)),
+            Kind::Std(mp::TABLE) => Request::Table,
+            Kind::Std(mp::PORT) => {
+                let p = pull_port(v, r)?;
+                r.skip(if v == Version::V10 { 6 } else { 4 })?;
+                Request::Port(p)
+            }
+            Kind::Std(mp::QUEUE) => {
+                let port = pull_port(v, r)?;
+                r.skip(if v == Version::V10 { 2 } else { 0 })?;
+                // 1.0 says ALL where later versions say ANY.
+                let port = if port == OfPort::ALL { OfPort::NONE } else { port };
+                Request::Queue { port, queue: r.u32()? }
+            }
+            Kind::Std(mp::PORT_DESC) if v >= Version::V15 => {
+                let p = pull_port(v, r)?;
+                r.skip(4)?;
+                Request::PortDesc(p)
+            }
+            Kind::Std(mp::PORT_DESC) => Request::PortDesc(OfPort::NONE),
+            Kind::Std(mp::TABLE_FEATURES) if v >= Version::V13 => Request::TableFeatures(table_features(v, r)?),
+            Kind::Std(mp::TABLE_DESC) if v >= Version::V14 => Request::TableDesc,
+            Kind::Nx(NXST_FLOW) => Request::NxFlow(Box::new(FlowStatsRequest::decode_nx(r)?)),
+            Kind::Nx(NXST_AGGREGATE) => Request::NxAggregate(Box::new(FlowStatsRequest::decode_nx(r)?)),
+            Kind::Std(_) => return Err(OfError::BrcBadStat),
+            Kind::Nx(_) => return Err(OfError::BrcBadSubtype),
+        };
+        Ok(Multipart { more, body })
+    }
+
+    pub(crate) fn encode(&self, out: &mut Vec<u8>, v: Version) -> Result<(), EncodeError> {
+        let put = |out: &mut Vec<u8>, k| put_header(out, v, Kind::Std(k), self.more);
+        let port = |out: &mut Vec<u8>, p: OfPort| match v {
+            Version::V10 => out.u16(p.to_u16().unwrap_or(0xffff)).done(),
+            _ => out.u32(p.0).done(),
+        };
+        let since = |min: Version| if v >= min { Ok(()) } else { Err(EncodeError::Version(v)) };
+        match &self.body {
+            Request::Desc => put(out, mp::DESC),
+            Request::Flow(q) => {
+                put(out, mp::FLOW);
+                q.encode(out, v);
+            }
+            Request::Aggregate(q) => {
+                put(out, mp::AGGREGATE);
+                q.encode(out, v);
+            }
+            Request::Table => put(out, mp::TABLE),
+            Request::Port(p) => {
+                put(out, mp::PORT);
+                port(out, *p);
+                out.zero(if v == Version::V10 { 6 } else { 4 });
+            }
+            Request::Queue { port: p, queue } => {
+                put(out, mp::QUEUE);
+                port(out, if v == Version::V10 && *p == OfPort::NONE { OfPort::ALL } else { *p });
+                out.zero(if v == Version::V10 { 2 } else { 0 }).u32(*queue);
+            }
+            Request::PortDesc(p) => {
+                put(out, mp::PORT_DESC);
+                if v >= Version::V15 {
+                    out.u32(p.0).zero(4);
+                }
+            }
+            Request::TableFeatures(list) => {
+                since(Version::V13)?;
+                put(out, mp::TABLE_FEATURES);
+                list.iter().for_each(|t| t.encode(out, v));
+            }
+            Request::TableDesc => {
+                since(Version::V14)?;
+                put(out, mp::TABLE_DESC);
+            }
+            Request::NxFlow(q) => {
+                put_header(out, v, Kind::Nx(NXST_FLOW), self.more);
+                q.encode_nx(out);
+            }
+            Request::NxAggregate(q) => {
+                put_header(out, v, Kind::Nx(NXST_AGGREGATE), self.more);
+                q.encode_nx(out);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn table_features(v: Version, r: &mut Reader<'_>) -> Result<Vec<TableFeatures>, OfError> {
+    many(r, |r| TableFeatures::decode(v, r))
+}
+
+/// Entries to the end of the message.
+fn many<'a, T>(
+    r: &mut Reader<'a>,
+    mut one: impl FnMut(&mut Reader<'a>) -> Result<T, OfError>,
+) -> Result<Vec<T>, OfError> {
+    let mut out = Vec::new();
+    while !r.is_empty() {
+        out.push(one(r)?);
+    }
+    Ok(out)
+}
+
+impl Multipart<Reply> {
+    pub(crate) fn decode(v: Version, r: &mut Reader<'_>) -> Result<Self, OfError> {
+        let (kind, more) = pull_header(v, r)?;
+        let body = match kind {
+            Kind::Std(mp::DESC) => Reply::Desc(Desc::decode(r)?),
+            Kind::Std(mp::FLOW) => Reply::Flow(many(r, |r| FlowStats::decode(v, r, false))?),
+            Kind::Std(mp::AGGREGATE) => Reply::Aggregate(AggregateStats::decode(r)?),
+            Kind::Std(mp::TABLE) => Reply::Table(many(r, |r| TableStats::decode(v, r))?),
+            Kind::Std(mp::PORT) => Reply::Port(many(r, |r| PortStats::decode(v, r))?),
+            Kind::Std(mp::QUEUE) => Reply::Queue(many(r, |r| QueueStats::decode(v, r))?),
+            Kind::Std(mp::PORT_DESC) => Reply::PortDesc(many(r, |r| Port::decode(v, r))?),
+            Kind::Std(mp::TABLE_FEATURES) if v >= Version::V13 => Reply::TableFeatures(table_features(v, r)?),
+            Kind::Std(mp::TABLE_DESC) if v >= Version::V14 => Reply::TableDesc(many(r, TableDesc::decode)?),
+            Kind::Nx(NXST_FLOW) => Reply::NxFlow(many(r, |r| FlowStats::decode(v, r, true))?),
+            Kind::Nx(NXST_AGGREGATE) => Reply::NxAggregate(AggregateStats::decode(r)?),
+            Kind::Std(_) => return Err(OfError::BrcBadStat),
+            Kind::Nx(_) => return Err(OfError::BrcBadSubtype),
+        };
+        Ok(Multipart { more, body })
+    }
+
+    pub(crate) fn encode(&self, out: &mut Vec<u8>, v: Version) -> Result<(), EncodeError> {
+        put_header(out, v, self.body.kind(v)?, self.more);
+        self.body.entries(v, &mut |e| out.put(e).done());
+        Ok(())
+    }
+}
+
+impl Reply {
+    fn kind(&self, v: Version) -> Result<Kind, EncodeError> {
+        let (kind, since) = match self {
+            Reply::Desc(_) => (Kind::Std(mp::DESC), Version::V10),
+            Reply::Flow(_) => (Kind::Std(mp::FLOW), Version::V10),
+            Reply::Aggregate(_) => (Kind::Std(mp::AGGREGATE), Version::V10),
+            Reply::Table(_) => (Kind::Std(mp::TABLE), Version::V10),
+            Reply::Port(_) => (Kind::Std(mp::PORT), Version::V10),
+            Reply::Queue(_) => (Kind::Std(mp::QUEUE), Version::V10),
+            Reply::PortDesc(_) => (Kind::Std(mp::PORT_DESC), Version::V10),
+            Reply::TableFeatures(_) => (Kind::Std(mp::TABLE_FEATURES), Version::V13),
+            Reply::TableDesc(_) => (Kind::Std(mp::TABLE_DESC), Version::V14),
+            Reply::NxFlow(_) => (Kind::Nx(NXST_FLOW), Version::V10),
+            Reply::NxAggregate(_) => (Kind::Nx(NXST_AGGREGATE), Version::V10),
+        };
+        if v < since { Err(EncodeError::Version(v)) } else { Ok(kind) }
+    }
+
+    /// Calls `put` with the bytes of each entry in turn.
+    fn entries(&self, v: Version, put: &mut dyn FnMut(&[u8])) {
+        let mut buf = Vec::new();
+        let mut each = |f: &mut dyn FnMut(&mut Vec<u8>)| {
+            buf.clear();
+            f(&mut buf);
+            put(&buf);
+        };
+        match self {
+            Reply::Desc(d) => each(&mut |o| d.encode(o)),
+            Reply::Flow(l) => l.iter().for_each(|s| each(&mut |o| s.encode(o, v, false))),
+            Reply::NxFlow(l) => l.iter().for_each(|s| each(&mut |o| s.encode(o, v, true))),
+            Reply::Aggregate(a) | Reply::NxAggregate(a) => each(&mut |o| a.encode(o)),
+            Reply::Table(l) => l.iter().for_each(|(s, f)| each(&mut |o| s.encode(f, o, v))),
+            Reply::Port(l) => l.iter().for_each(|s| each(&mut |o| s.encode(o, v))),
+            Reply::Queue(l) => l.iter().for_each(|s| each(&mut |o| s.encode(o, v))),
+            Reply::PortDesc(l) => l.iter().for_each(|s| each(&mut |o| s.encode(o, v))),
+            Reply::TableFeatures(l) => l.iter().for_each(|s| each(&mut |o| s.encode(o, v))),
+            Reply::TableDesc(l) => l.iter().for_each(|s| each(&mut |o| s.encode(o))),
+        }
+    }
+
+    /// The reply as as many messages as it takes, all but the last with the MORE flag. An entry that
+    /// is longer than a message is left out.
+    pub fn encode_parts(&self, version: Version, xid: u32) -> Result<Vec<Vec<u8>>, EncodeError> {
+        self.kind(version)?;
+        let start = |more: bool| {
+            let mut out = Vec::with_capacity(256);
+            let kind = if version == Version::V10 { 17 } else { 19 };
+            out.u8(version.wire()).u8(kind).u16(0).u32(xid);
+            // The kind was checked above.
+            if let Ok(k) = self.kind(version) {
+                put_header(&mut out, version, k, more);
+            }
+            out
+        };
+        let mut parts = vec![start(false)];
+        self.entries(version, &mut |e| {
+            if e.len() > MAX_PART {
+                return;
+            }
+            if parts.last().is_some_and(|p| p.len() + e.len() > MAX_PART) {
+                parts.push(start(false));
+            }
+            if let Some(p) = parts.last_mut() {
+                p.put(e);
+            }
+        });
+        let last = parts.len() - 1;
+        for (i, p) in parts.iter_mut().enumerate() {
+            let len = p.len() as u16;
+            p.set_u16(2, len);
+            if i < last {
+                p.set_u16(10, MORE);
+            }
+        }
+        Ok(parts)
+    }
+}
+
+/// Field sizes of a description.
+const DESC_LEN: usize = 256;
+const SERIAL_LEN: usize = 32;
+
+impl Desc {
+    fn decode(r: &mut Reader<'_>) -> Result<Desc, OfError> {
+        let mut t = |n| r.bytes(n).map(text);
+        Ok(Desc {
+            manufacturer: t(DESC_LEN)?,
+            hardware: t(DESC_LEN)?,
+            software: t(DESC_LEN)?,
+            serial: t(SERIAL_LEN)?,
+            datapath: t(DESC_LEN)?,
+        })
+    }
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.text(&self.manufacturer, DESC_LEN).text(&self.hardware, DESC_LEN).text(&self.software, DESC_LEN);
+        out.text(&self.serial, SERIAL_LEN).text(&self.datapath, DESC_LEN);
+    }
+}

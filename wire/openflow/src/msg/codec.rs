@@ -1,0 +1,436 @@
+//! The header, and which body belongs to which type number.
+
+use super::*;
+use crate::error::OfError;
+use crate::vendor;
+use crate::version::Version;
+use crate::wire::{Put, Reader};
+
+/// Bytes of a message's header.
+pub const HEADER_LEN: usize = 8;
+
+/// What decoding depends on besides the bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DecodeCx {
+    /// OpenFlow 1.0: the high byte of a flow-mod's command is a table number (NXT_FLOW_MOD_TABLE_ID).
+    pub flow_mod_table_id: bool,
+}
+
+/// Why a value cannot become bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum EncodeError {
+    #[error("message of {0} bytes is longer than OpenFlow allows")]
+    TooLong(usize),
+    #[error("message does not exist in {}", .0.short())]
+    Version(Version),
+}
+
+/// The fixed start of every message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RawHeader {
+    pub version: u8,
+    pub kind: u8,
+    pub len: u16,
+    pub xid: u32,
+}
+
+impl RawHeader {
+    /// None if there are fewer than 8 bytes.
+    pub fn peek(bytes: &[u8]) -> Option<RawHeader> {
+        let mut r = Reader::body(bytes);
+        Some(RawHeader { version: r.u8().ok()?, kind: r.u8().ok()?, len: r.u16().ok()?, xid: r.u32().ok()? })
+    }
+}
+
+/// Standard type numbers; those from `GROUP_MOD` on are of OpenFlow 1.1+.
+pub(crate) mod t {
+    pub const HELLO: u8 = 0;
+    pub const ERROR: u8 = 1;
+    pub const ECHO_REQUEST: u8 = 2;
+    pub const ECHO_REPLY: u8 = 3;
+    pub const EXPERIMENTER: u8 = 4;
+    pub const FEATURES_REQUEST: u8 = 5;
+    pub const FEATURES_REPLY: u8 = 6;
+    pub const GET_CONFIG_REQUEST: u8 = 7;
+    pub const GET_CONFIG_REPLY: u8 = 8;
+    pub const SET_CONFIG: u8 = 9;
+    pub const PACKET_IN: u8 = 10;
+    pub const FLOW_REMOVED: u8 = 11;
+    pub const PORT_STATUS: u8 = 12;
+    pub const PACKET_OUT: u8 = 13;
+    pub const FLOW_MOD: u8 = 14;
+    pub const PORT_MOD: u8 = 16;
+    pub const TABLE_MOD: u8 = 17;
+    pub const MULTIPART_REQUEST: u8 = 18;
+    pub const MULTIPART_REPLY: u8 = 19;
+    pub const BARRIER_REQUEST: u8 = 20;
+    pub const BARRIER_REPLY: u8 = 21;
+    pub const ROLE_REQUEST: u8 = 24;
+    pub const ROLE_REPLY: u8 = 25;
+    pub const GET_ASYNC_REQUEST: u8 = 26;
+    pub const GET_ASYNC_REPLY: u8 = 27;
+    pub const SET_ASYNC: u8 = 28;
+    pub const ROLE_STATUS: u8 = 30;
+    pub const BUNDLE_CONTROL: u8 = 33;
+    pub const BUNDLE_ADD: u8 = 34;
+}
+
+/// Nicira's subtypes.
+pub(crate) mod nxt {
+    pub const ROLE_REQUEST: u32 = 10;
+    pub const ROLE_REPLY: u32 = 11;
+    pub const SET_FLOW_FORMAT: u32 = 12;
+    pub const FLOW_MOD: u32 = 13;
+    pub const FLOW_REMOVED: u32 = 14;
+    pub const FLOW_MOD_TABLE_ID: u32 = 15;
+    pub const SET_PACKET_IN_FORMAT: u32 = 16;
+    pub const PACKET_IN: u32 = 17;
+    pub const FLOW_AGE: u32 = 18;
+    pub const SET_ASYNC_CONFIG: u32 = 19;
+    pub const SET_CONTROLLER_ID: u32 = 20;
+    pub const SET_ASYNC_CONFIG2: u32 = 27;
+    pub const RESUME: u32 = 28;
+    pub const CT_FLUSH_ZONE: u32 = 29;
+    pub const PACKET_IN2: u32 = 30;
+}
+
+/// Subtypes of the Open Networking Foundation's extensions for 1.3.
+pub(crate) mod onft {
+    pub const ROLE_STATUS: u32 = 1911;
+    pub const BUNDLE_CONTROL: u32 = 2300;
+    pub const BUNDLE_ADD: u32 = 2301;
+}
+
+/// OpenFlow 1.0's number of a type that 1.1 moved, and back.
+fn to_v11(version: Version, kind: u8) -> Option<u8> {
+    Some(match (version, kind) {
+        (Version::V10, 0..=14) => kind,
+        (Version::V10, 15) => t::PORT_MOD,
+        (Version::V10, 16..=19) => kind + 2,
+        (Version::V10, _) => return None,
+        (_, 15) => return None,
+        _ => kind,
+    })
+}
+
+fn from_v11(version: Version, kind: u8) -> u8 {
+    match (version, kind) {
+        (Version::V10, t::PORT_MOD) => 15,
+        (Version::V10, 18..=21) => kind - 2,
+        _ => kind,
+    }
+}
+
+impl Message {
+    /// Decodes one whole message: `bytes` is exactly what its header's length says.
+    pub fn decode(bytes: &[u8], cx: &DecodeCx) -> Result<Message, OfError> {
+        let h = RawHeader::peek(bytes).ok_or(OfError::BrcBadLen)?;
+        if usize::from(h.len) != bytes.len() {
+            return Err(OfError::BrcBadLen);
+        }
+        let mut r = Reader::body(&bytes[HEADER_LEN..]);
+        // A hello is read whatever version its sender prefers.
+        if h.kind == t::HELLO {
+            let version = Version::from_wire(h.version).unwrap_or(Version::V15);
+            return Ok(Message::new(version, h.xid, Body::Hello(session::Hello::decode(h.version, r)?)));
+        }
+        let version = Version::from_wire(h.version).ok_or(OfError::BrcBadVersion)?;
+        let kind = to_v11(version, h.kind).ok_or(OfError::BrcBadType)?;
+        let body = match kind {
+            t::EXPERIMENTER => experimenter(version, &mut r, cx)?,
+            _ => standard(kind, version, &mut r, cx)?,
+        };
+        if !r.is_empty() {
+            return Err(OfError::BrcBadLen);
+        }
+        Ok(Message { version, xid: h.xid, body })
+    }
+
+    /// One message. A multipart reply that may need several goes through
+    /// [`Reply::encode_parts`] instead.
+    pub fn encode(&self) -> Result<Vec<u8>, EncodeError> {
+        let mut out = Vec::with_capacity(64);
+        out.u8(self.version.wire()).u8(0).u16(0).u32(self.xid);
+        let kind = encode_body(&mut out, &self.body, self.version)?;
+        out[1] = from_v11(self.version, kind);
+        let len = u16::try_from(out.len()).map_err(|_| EncodeError::TooLong(out.len()))?;
+        out.set_u16(2, len);
+        Ok(out)
+    }
+}
+
+fn standard(kind: u8, v: Version, r: &mut Reader<'_>, cx: &DecodeCx) -> Result<Body, OfError> {
+    Ok(match kind {
+        t::ERROR => Body::Error(ErrorMsg::decode(v, r)?),
+        t::ECHO_REQUEST => Body::EchoRequest(r.take_rest().to_vec()),
+        t::ECHO_REPLY => Body::EchoReply(r.take_rest().to_vec()),
+        t::FEATURES_REQUEST => Body::FeaturesRequest,
+        t::FEATURES_REPLY => Body::FeaturesReply(Box::new(Features::decode(v, r)?)),
+        t::GET_CONFIG_REQUEST => Body::GetConfigRequest,
+        t::GET_CONFIG_REPLY => Body::GetConfigReply(Config::decode(v, r)?),
+        t::SET_CONFIG => Body::SetConfig(Config::decode(v, r)?),
+        t::PACKET_IN => Body::PacketIn(Box::new(PacketIn::decode(v, r)?)),
+        t::FLOW_REMOVED => Body::FlowRemoved(Box::new(FlowRemoved::decode(v, r)?)),
+        t::PORT_STATUS => Body::PortStatus(Box::new(PortStatus::decode(v, r)?)),
+        t::PACKET_OUT => Body::PacketOut(Box::new(PacketOut::decode(v, r)?)),
+        t::FLOW_MOD => Body::FlowMod(Box::new(FlowMod::decode(v, r, cx)?)),
+        t::PORT_MOD => Body::PortMod(PortMod::decode(v, r)?),
+        t::TABLE_MOD if v >= Version::V11 => Body::TableMod(TableMod::decode(v, r)?),
+        t::MULTIPART_REQUEST => Body::MultipartRequest(Multipart::<Request>::decode(v, r)?),
+        t::MULTIPART_REPLY => Body::MultipartReply(Multipart::<Reply>::decode(v, r)?),
+        t::BARRIER_REQUEST => Body::BarrierRequest,
+        t::BARRIER_REPLY => Body::BarrierReply,
+        t::ROLE_REQUEST if v >= Version::V12 => Body::RoleRequest(RoleMsg::decode(r)?),
+        t::ROLE_REPLY if v >= Version::V12 => Body::RoleReply(RoleMsg::decode(r)?),
+        t::GET_ASYNC_REQUEST if v >= Version::V13 => Body::GetAsyncRequest,
+        t::GET_ASYNC_REPLY if v >= Version::V13 => Body::GetAsyncReply(AsyncConfig::decode(v, r)?),
+        t::SET_ASYNC if v >= Version::V13 => Body::SetAsync(AsyncConfig::decode(v, r)?),
+        t::ROLE_STATUS if v >= Version::V14 => Body::RoleStatus(RoleStatus::decode(r)?),
+        t::BUNDLE_CONTROL if v >= Version::V14 => Body::BundleControl(BundleControl::decode(r)?),
+        t::BUNDLE_ADD if v >= Version::V14 => Body::BundleAdd(Box::new(BundleAdd::decode(v, r, cx)?)),
+        _ => return Err(OfError::BrcBadType),
+    })
+}
+
+fn experimenter(v: Version, r: &mut Reader<'_>, cx: &DecodeCx) -> Result<Body, OfError> {
+    let (who, subtype) = (r.u32()?, r.u32()?);
+    match who {
+        vendor::NX => nicira(subtype, v, r, cx),
+        vendor::ONF => match subtype {
+            onft::BUNDLE_CONTROL if v == Version::V13 => Ok(Body::BundleControl(BundleControl::decode(r)?)),
+            onft::BUNDLE_ADD if v == Version::V13 => Ok(Body::BundleAdd(Box::new(BundleAdd::decode(v, r, cx)?))),
+            onft::ROLE_STATUS if v == Version::V13 => Ok(Body::RoleStatus(RoleStatus::decode(r)?)),
+            _ => Err(OfError::BrcBadSubtype),
+        },
+        _ => Err(OfError::BrcBadVendor),
+    }
+}
+
+fn nicira(subtype: u32, v: Version, r: &mut Reader<'_>, cx: &DecodeCx) -> Result<Body, OfError> {
+    Ok(match subtype {
+        nxt::ROLE_REQUEST => Body::RoleRequest(RoleMsg::decode_nx(r)?),
+        nxt::ROLE_REPLY => Body::RoleReply(RoleMsg::decode_nx(r)?),
+        nxt::SET_FLOW_FORMAT => Body::SetFlowFormat(r.u32()?),
+        nxt::FLOW_MOD => Body::NxFlowMod(Box::new(FlowMod::decode_nx(v, r, cx)?)),
+        nxt::FLOW_REMOVED => Body::NxFlowRemoved(Box::new(FlowRemoved::decode_nx(r)?)),
+        nxt::FLOW_MOD_TABLE_ID => {
+            let set = r.u8()? != 0;
+            r.skip(7)?;
+            Body::FlowModTableId(set)
+        }
+        nxt::SET_PACKET_IN_FORMAT => {
+            Body::SetPacketInFormat(PacketInFormat::from_wire(r.u32()?).ok_or(OfError::BrcEperm)?)
+        }
+        nxt::PACKET_IN => Body::NxPacketIn(PacketInFormat::Nxt, Box::new(PacketIn::decode_nxt(r)?)),
+        nxt::PACKET_IN2 => Body::NxPacketIn(PacketInFormat::Nxt2, Box::new(PacketIn::decode_nxt2(r)?)),
+        nxt::RESUME => Body::Resume(Box::new(Resume { packet_in: PacketIn::decode_nxt2(r)? })),
+        nxt::FLOW_AGE => Body::FlowAge,
+        nxt::SET_ASYNC_CONFIG => Body::SetAsync(AsyncConfig::decode_fixed(r)?),
+        nxt::SET_ASYNC_CONFIG2 => Body::SetAsync(AsyncConfig::decode_props(r)?),
+        nxt::SET_CONTROLLER_ID => {
+            r.zeros(6, OfError::NxBrcMustBeZero)?;
+            Body::SetControllerId(r.u16()?)
+        }
+        nxt::CT_FLUSH_ZONE => {
+            r.zeros(6, OfError::NxBrcMustBeZero)?;
+            Body::CtFlushZone(r.u16()?)
+        }
+        _ => return Err(OfError::BrcBadSubtype),
+    })
+}
+
+/// Writes the body; the answer is the type in 1.1's numbers.
+fn encode_body(out: &mut Vec<u8>, body: &Body, v: Version) -> Result<u8, EncodeError> {
+    let since = |min: Version| if v >= min { Ok(()) } else { Err(EncodeError::Version(v)) };
+    Ok(match body {
+        Body::Hello(h) => {
+            h.encode(out);
+            t::HELLO
+        }
+        Body::Error(e) => {
+            e.encode(out, v);
+            t::ERROR
+        }
+        Body::EchoRequest(d) => {
+            out.put(d);
+            t::ECHO_REQUEST
+        }
+        Body::EchoReply(d) => {
+            out.put(d);
+            t::ECHO_REPLY
+        }
+        Body::FeaturesRequest => t::FEATURES_REQUEST,
+        Body::FeaturesReply(f) => {
+            f.encode(out, v);
+            t::FEATURES_REPLY
+        }
+        Body::GetConfigRequest => t::GET_CONFIG_REQUEST,
+        Body::GetConfigReply(c) => {
+            c.encode(out);
+            t::GET_CONFIG_REPLY
+        }
+        Body::SetConfig(c) => {
+            c.encode(out);
+            t::SET_CONFIG
+        }
+        Body::BarrierRequest => t::BARRIER_REQUEST,
+        Body::BarrierReply => t::BARRIER_REPLY,
+        Body::PacketIn(p) => {
+            p.encode(out, v);
+            t::PACKET_IN
+        }
+        Body::PacketOut(p) => {
+            p.encode(out, v);
+            t::PACKET_OUT
+        }
+        Body::Resume(p) => {
+            vendor_header(out, vendor::NX, nxt::RESUME);
+            p.packet_in.encode_nxt2(out, v);
+            t::EXPERIMENTER
+        }
+        Body::FlowMod(f) => {
+            f.encode(out, v);
+            t::FLOW_MOD
+        }
+        Body::NxFlowMod(f) => {
+            vendor_header(out, vendor::NX, nxt::FLOW_MOD);
+            f.encode_nx(out, v);
+            t::EXPERIMENTER
+        }
+        Body::NxFlowRemoved(f) => {
+            vendor_header(out, vendor::NX, nxt::FLOW_REMOVED);
+            f.encode_nx(out);
+            t::EXPERIMENTER
+        }
+        Body::NxPacketIn(PacketInFormat::Nxt2, p) => {
+            vendor_header(out, vendor::NX, nxt::PACKET_IN2);
+            p.encode_nxt2(out, v);
+            t::EXPERIMENTER
+        }
+        Body::NxPacketIn(_, p) => {
+            vendor_header(out, vendor::NX, nxt::PACKET_IN);
+            p.encode_nxt(out, v);
+            t::EXPERIMENTER
+        }
+        Body::FlowRemoved(f) => {
+            f.encode(out, v);
+            t::FLOW_REMOVED
+        }
+        Body::PortStatus(p) => {
+            p.encode(out, v);
+            t::PORT_STATUS
+        }
+        Body::PortMod(p) => {
+            p.encode(out, v);
+            t::PORT_MOD
+        }
+        Body::TableMod(m) => {
+            since(Version::V11)?;
+            m.encode(out, v);
+            t::TABLE_MOD
+        }
+        Body::MultipartRequest(m) => {
+            m.encode(out, v)?;
+            t::MULTIPART_REQUEST
+        }
+        Body::MultipartReply(m) => {
+            m.encode(out, v)?;
+            t::MULTIPART_REPLY
+        }
+        _ => return encode_session(out, body, v),
+    })
+}
+
+/// Roles, asynchronous messages, bundles, Nicira's settings.
+fn encode_session(out: &mut Vec<u8>, body: &Body, v: Version) -> Result<u8, EncodeError> {
+    let since = |min: Version| if v >= min { Ok(()) } else { Err(EncodeError::Version(v)) };
+    let mut nx = |subtype| {
+        vendor_header(out, vendor::NX, subtype);
+        t::EXPERIMENTER
+    };
+    Ok(match body {
+        Body::RoleRequest(m) | Body::RoleReply(m) => {
+            let request = matches!(body, Body::RoleRequest(_));
+            if v < Version::V12 {
+                let k = nx(if request { nxt::ROLE_REQUEST } else { nxt::ROLE_REPLY });
+                m.encode_nx(out);
+                return Ok(k);
+            }
+            m.encode(out);
+            if request { t::ROLE_REQUEST } else { t::ROLE_REPLY }
+        }
+        Body::RoleStatus(s) => {
+            since(Version::V13)?;
+            if v == Version::V13 {
+                vendor_header(out, vendor::ONF, onft::ROLE_STATUS);
+            }
+            s.encode(out);
+            if v == Version::V13 { t::EXPERIMENTER } else { t::ROLE_STATUS }
+        }
+        Body::GetAsyncRequest => {
+            since(Version::V13)?;
+            t::GET_ASYNC_REQUEST
+        }
+        Body::GetAsyncReply(a) => {
+            since(Version::V13)?;
+            a.encode(out, v);
+            t::GET_ASYNC_REPLY
+        }
+        Body::SetAsync(a) if v < Version::V13 => {
+            let k = nx(nxt::SET_ASYNC_CONFIG);
+            a.encode(out, v);
+            k
+        }
+        Body::SetAsync(a) => {
+            a.encode(out, v);
+            t::SET_ASYNC
+        }
+        Body::BundleControl(c) => {
+            since(Version::V13)?;
+            if v == Version::V13 {
+                vendor_header(out, vendor::ONF, onft::BUNDLE_CONTROL);
+            }
+            c.encode(out);
+            if v == Version::V13 { t::EXPERIMENTER } else { t::BUNDLE_CONTROL }
+        }
+        Body::BundleAdd(a) => {
+            since(Version::V13)?;
+            if v == Version::V13 {
+                vendor_header(out, vendor::ONF, onft::BUNDLE_ADD);
+            }
+            a.encode(out)?;
+            if v == Version::V13 { t::EXPERIMENTER } else { t::BUNDLE_ADD }
+        }
+        Body::SetFlowFormat(f) => {
+            let k = nx(nxt::SET_FLOW_FORMAT);
+            out.u32(*f);
+            k
+        }
+        Body::FlowModTableId(on) => {
+            let k = nx(nxt::FLOW_MOD_TABLE_ID);
+            out.u8((*on).into()).zero(7);
+            k
+        }
+        Body::SetPacketInFormat(f) => {
+            let k = nx(nxt::SET_PACKET_IN_FORMAT);
+            out.u32(*f as u32);
+            k
+        }
+        Body::SetControllerId(id) => {
+            let k = nx(nxt::SET_CONTROLLER_ID);
+            out.zero(6).u16(*id);
+            k
+        }
+        Body::FlowAge => nx(nxt::FLOW_AGE),
+        Body::CtFlushZone(zone) => {
+            let k = nx(nxt::CT_FLUSH_ZONE);
+            out.zero(6).u16(*zone);
+            k
+        }
+        _ => unreachable!("encode_body has the others"),
+    })
+}
+
+pub(super) fn vendor_header(out: &mut Vec<u8>, vendor: u32, subtype: u32) {
+    out.u32(vendor).u32(subtype);
+}
