@@ -29,7 +29,8 @@ Process:
   --user=USER[:GROUP]     change to this user, keeping the rights on networks
   --no-self-confinement   accepted; there is nothing to switch off
   --mlockall              keep the process's memory in RAM
-  --unixctl=SOCKET        control socket (RUNDIR/ovs-vswitchd.PID.ctl), or `none'
+  --unixctl=SOCKET        control socket (RUNDIR/ovs-vswitchd.PID.ctl);
+                          `none' for no socket
 
 Datapath:
   --enable-dummy[=LEVEL]  offer dummy bridges and ports for tests. LEVEL
@@ -68,8 +69,8 @@ Others:
 
 Directories come from the environment: OVS_RUNDIR (/var/run/openvswitch),
 OVS_LOGDIR (/var/log/openvswitch), OVS_DBDIR (/etc/openvswitch), OVS_SYSCONFDIR
-(/etc), OVS_PKGDATADIR (/usr/share/openvswitch). OVS_SYSLOG_METHOD is the default
-of --syslog-method.
+(/etc), OVS_PKGDATADIR (/usr/share/openvswitch). OVS_SYSLOG_METHOD is the
+default of --syslog-method.
 
 Signals: SIGTERM and SIGINT end the switch; SIGHUP opens the log file again.
 ";
