@@ -2,10 +2,12 @@
 //! connection. The owner's thread calls `turn`, then `want`, then waits.
 
 mod client;
+mod commands;
 mod managers;
 mod peers;
 
 pub use client::ClientDriver;
+pub use commands::COMMANDS;
 
 use crate::server::{ConnId, Now, Server};
 use fv_core::Nanos;
@@ -33,6 +35,8 @@ pub struct ServerDriver {
     managers: Managers,
     /// Our own connection, for status.
     own: ConnId,
+    /// Of the last turn: commands come between turns.
+    now: Now,
 }
 
 impl ServerDriver {
@@ -40,7 +44,14 @@ impl ServerDriver {
         let own = server.connection_opened();
         let mut remotes = BTreeMap::new();
         remotes.insert(ATTACHED.to_owned(), Remote::attached());
-        ServerDriver { server, tls, remotes, managers: Managers::default(), own }
+        ServerDriver {
+            server,
+            tls,
+            remotes,
+            managers: Managers::default(),
+            own,
+            now: Now { mono: Nanos::ZERO, wall: Nanos::ZERO },
+        }
     }
 
     /// Adds a remote that stays: `punix:`, `ptcp:`, `pssl:`, `unix:`, `tcp:` or `ssl:`. A listener
@@ -59,10 +70,25 @@ impl ServerDriver {
         }
     }
 
-    /// Closes a remote and its connections.
-    pub fn remove_remote(&mut self, target: &str) {
-        if let Some(mut r) = self.remotes.remove(target) {
-            r.close(&mut self.server);
+    /// Closes a remote and its connections; false if there is none of that name.
+    pub fn remove_remote(&mut self, target: &str) -> bool {
+        if target == ATTACHED {
+            return false;
+        }
+        match self.remotes.remove(target) {
+            Some(mut r) => {
+                r.close(&mut self.server);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Drops all connections; those that we keep up come back.
+    pub fn reconnect(&mut self) {
+        let now = self.now.mono;
+        for (_, r) in self.remotes.iter_mut().filter(|(t, _)| *t != ATTACHED) {
+            r.reconnect(&mut self.server, now);
         }
     }
 
@@ -75,6 +101,7 @@ impl ServerDriver {
 
     /// Everything that can be done now.
     pub fn turn(&mut self, now: Now) {
+        self.now = now;
         self.managers.reconfigure(&self.server, &self.tls, &mut self.remotes, now.mono);
         for (_, gone) in self.remotes.extract_if(.., |_, r| r.is_unwanted()) {
             let mut gone = gone;
@@ -107,6 +134,15 @@ impl ServerDriver {
         if let Some(t) = self.managers.next_deadline() {
             poller.wake_at(t);
         }
+    }
+
+    /// The times of the last turn.
+    pub fn last_now(&self) -> Now {
+        self.now
+    }
+
+    pub fn last_turn(&self) -> Nanos {
+        self.now.mono
     }
 
     pub fn server(&self) -> &Server {

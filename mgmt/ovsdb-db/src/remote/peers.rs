@@ -141,6 +141,14 @@ impl Remote {
         }
     }
 
+    pub fn reconnect(&mut self, server: &mut Server, now: Nanos) {
+        if is_passive(&self.target) {
+            self.close(server);
+        } else {
+            self.peers.iter_mut().for_each(|p| p.session.force_reconnect(now));
+        }
+    }
+
     /// Takes over a stream.
     pub fn accept(&mut self, stream: Stream, now: Nanos) {
         let mut session = Session::accepted(Connection::new(stream, LIMITS), now);

@@ -17,6 +17,7 @@ use fv_ovsdb::monitor::Monitor;
 use fv_ovsdb::{Commit, Database, Message, Schema, Uuid};
 use serde_json::Value;
 use std::collections::{BTreeMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Monitors, parked transactions, locks that one connection may have.
 pub const MAX_PER_CONNECTION: usize = 1000;
@@ -156,6 +157,15 @@ impl Server {
         if self.conns.get(&conn).is_none_or(|c| c.closing.is_some()) {
             return;
         }
+        // Commits are computed aside and then applied, so a panic leaves the state as it was: it
+        // costs the peer that caused it its connection.
+        let handled = catch_unwind(AssertUnwindSafe(|| self.dispatch(conn, message, now)));
+        if handled.is_err() {
+            self.close(conn, "internal error");
+        }
+    }
+
+    fn dispatch(&mut self, conn: ConnId, message: Message, now: Now) {
         match message {
             Message::Request { id, method, params } => self.request(conn, id, &method, params, now),
             Message::Notification { method, params } if method == "cancel" => self.cancel(conn, &params),
@@ -191,6 +201,10 @@ impl Server {
         self.conns.get(&conn).and_then(|c| c.closing)
     }
 
+    pub fn database_names(&self) -> impl Iterator<Item = &str> {
+        self.dbs.iter().map(Served::name)
+    }
+
     /// The current state of a database.
     pub fn database(&self, name: &str) -> Option<&Database> {
         self.dbs.iter().find(|d| d.name() == name).map(|d| &d.db)
@@ -215,7 +229,7 @@ impl Server {
                 j.compact(&d.db, now.wall.ms())?;
             }
         }
-        if found { Ok(()) } else { Err("not a valid database name".into()) }
+        if found { Ok(()) } else { Err("no database by that name".into()) }
     }
 
     pub fn connections(&self) -> impl Iterator<Item = ConnId> + '_ {
