@@ -3,8 +3,8 @@
 //! last part if it is one of ours. Trace records of dependencies are never wanted.
 //!
 //! Cost: a message that nobody wants costs one relaxed load as long as no module wants more than
-//! the others, else one more lookup. Threads that must not wait call `defer_output`: they put
-//! finished lines into a bounded queue that somebody else writes (`drain`).
+//! the others, else one more lookup. Threads that must not wait call `defer_output`: their
+//! messages go into a bounded queue that somebody else writes (`drain`).
 
 mod commands;
 mod level;

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt::{self, Write as _};
 use std::io::Write as _;
 use std::path::Path;
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{LazyLock, OnceLock};
 
 use fv_core::{Clock, Nanos};
 use parking_lot::{Condvar, Mutex, RwLock};
@@ -18,7 +18,7 @@ use super::{Destination, Level};
 
 /// Modules beyond the registered ones that may appear, e.g. targets of dependencies.
 const MODULES_MAX: usize = 1024;
-/// Lines that wait for `drain`; more are counted and lost.
+/// Messages that wait for `drain`; more are counted and lost.
 const DEFERRED_MAX: usize = 4096;
 /// Facility "daemon", unless set otherwise.
 const DEFAULT_FACILITY: u8 = 3;
@@ -35,7 +35,9 @@ pub(super) struct Module {
 
 static MODULES: RwLock<BTreeMap<String, &'static Module>> = RwLock::new(BTreeMap::new());
 pub(super) static STATE: LazyLock<Mutex<State>> = LazyLock::new(|| Mutex::new(State::new()));
-static DEFERRED: Mutex<Deferred> = Mutex::new(Deferred { lines: VecDeque::new(), lost: 0 });
+static DEFERRED: Mutex<Deferred> = Mutex::new(Deferred { entries: VecDeque::new(), lost: 0 });
+static CLOCK: OnceLock<Clock> = OnceLock::new();
+static LIMITER: LazyLock<Mutex<Limiter>> = LazyLock::new(Mutex::default);
 static DEFERRED_READY: Condvar = Condvar::new();
 
 thread_local! {
@@ -47,7 +49,6 @@ thread_local! {
 pub(super) struct State {
     program: String,
     host: String,
-    clock: Option<Clock>,
     start: Nanos,
     pub patterns: [String; 3],
     pub facility: u8,
@@ -56,12 +57,22 @@ pub(super) struct State {
     file: Option<LogFile>,
     pub syslog: Syslog,
     pub syslog_target: Syslog,
-    limiter: Limiter,
 }
 
 struct Deferred {
-    lines: VecDeque<(Destination, Level, String)>,
+    entries: VecDeque<Entry>,
     lost: u64,
+}
+
+/// A message with all that depends on the thread and the moment.
+struct Entry {
+    module: &'static Module,
+    level: Level,
+    message: String,
+    number: u64,
+    thread: String,
+    wall: Nanos,
+    now: Nanos,
 }
 
 impl State {
@@ -69,7 +80,6 @@ impl State {
         State {
             program: "ferrovia".into(),
             host: String::new(),
-            clock: None,
             start: Nanos::ZERO,
             patterns: Destination::ALL.map(|d| d.default_pattern().to_string()),
             facility: DEFAULT_FACILITY,
@@ -78,7 +88,37 @@ impl State {
             file: None,
             syslog: Syslog::Null,
             syslog_target: Syslog::Null,
-            limiter: Limiter::default(),
+        }
+    }
+
+    /// To every destination that wants it.
+    fn emit(&mut self, e: &Entry) {
+        for d in Destination::ALL {
+            if e.module.level(d) < e.level || !self.is_open(d) {
+                continue;
+            }
+            let line = Line {
+                program: &self.program,
+                module: &e.module.name,
+                level: e.level,
+                message: &e.message,
+                number: e.number,
+                thread: &e.thread,
+                host: &self.host,
+                facility: self.facility,
+                wall: e.wall,
+                since_start: e.now.saturating_sub(self.start),
+            };
+            let mut text = pattern::format(&self.patterns[d as usize], &line);
+            if d == Destination::Syslog {
+                text.insert_str(0, &pattern::format(SYSLOG_PREFIX, &line));
+                if !self.syslog_target.is_null() {
+                    let remote = pattern::format(TARGET_PATTERN, &line);
+                    self.syslog_target.write(&remote);
+                }
+            }
+            text.push('\n');
+            self.write(d, &text);
         }
     }
 
@@ -124,11 +164,8 @@ impl log::Log for Backend {
                 r.line().unwrap_or(0),
                 std::ptr::from_ref(m) as usize,
             );
-            let verdict = {
-                let mut s = STATE.lock();
-                let now = s.clock.as_ref().map_or(Nanos::ZERO, Clock::now);
-                s.limiter.check(site, level, now)
-            };
+            let now = CLOCK.get().map_or(Nanos::ZERO, Clock::now);
+            let verdict = LIMITER.lock().check(site, level, now);
             match verdict {
                 Verdict::Drop => return,
                 Verdict::Pass => {}
@@ -237,32 +274,30 @@ pub(super) fn configure(program: &str, clock: &Clock) {
     s.program = program.to_string();
     s.host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     s.start = clock.now();
-    s.clock = Some(clock.clone());
+    let _ = CLOCK.set(clock.clone());
 }
 
 pub(super) fn set_thread_label(label: &str) {
     LABEL.set(Some(label.to_string()));
 }
 
-/// This thread's lines go through the queue from now on: it never waits for a file.
+/// This thread's messages go through the queue from now on: it never waits for a file, nor for
+/// whoever writes one.
 pub fn defer_output() {
     DEFER.set(true);
 }
 
-/// Writes the lines of deferring threads; waits up to `wait` for the first.
+/// Writes the messages of deferring threads; waits up to `wait` for the first.
 pub fn drain(wait: std::time::Duration) {
-    let (lines, lost) = {
+    let (entries, lost) = {
         let mut d = DEFERRED.lock();
-        if d.lines.is_empty() && !wait.is_zero() {
+        if d.entries.is_empty() && !wait.is_zero() {
             DEFERRED_READY.wait_for(&mut d, wait);
         }
-        (std::mem::take(&mut d.lines), std::mem::take(&mut d.lost))
+        (std::mem::take(&mut d.entries), std::mem::take(&mut d.lost))
     };
-    {
-        let mut s = STATE.lock();
-        for (d, _, line) in &lines {
-            s.write(*d, line);
-        }
+    for e in &entries {
+        STATE.lock().emit(e);
     }
     if lost > 0 {
         log::warn!(target: "vlog", "{lost} log messages of busy threads were lost");
@@ -273,58 +308,24 @@ pub(super) fn write_always(target: &str, level: Level, text: fmt::Arguments<'_>)
     write(module(target), level, text);
 }
 
-fn write(m: &Module, level: Level, args: fmt::Arguments<'_>) {
-    let message = args.to_string();
+fn write(module: &'static Module, level: Level, args: fmt::Arguments<'_>) {
     let number = NUMBER.get() + 1;
     NUMBER.set(number);
-    let label = LABEL.with_borrow(|l| l.clone());
-    let thread =
-        label.unwrap_or_else(|| std::thread::current().name().filter(|n| *n != "main").unwrap_or_default().to_string());
-    let mut s = STATE.lock();
-    let (wall, since_start) = match &s.clock {
-        Some(c) => (c.wall(), c.now().saturating_sub(s.start)),
-        None => Default::default(),
-    };
-    for d in Destination::ALL {
-        if m.level(d) < level || !s.is_open(d) {
-            continue;
-        }
-        let line = Line {
-            program: &s.program,
-            module: &m.name,
-            level,
-            message: &message,
-            number,
-            thread: &thread,
-            host: &s.host,
-            facility: s.facility,
-            wall,
-            since_start,
-        };
-        let mut text = pattern::format(&s.patterns[d as usize], &line);
-        if d == Destination::Syslog {
-            text.insert_str(0, &pattern::format(SYSLOG_PREFIX, &line));
-            if !s.syslog_target.is_null() {
-                let remote = pattern::format(TARGET_PATTERN, &line);
-                s.syslog_target.write(&remote);
-            }
-        }
-        text.push('\n');
-        if DEFER.get() {
-            defer(d, level, text);
-        } else {
-            s.write(d, &text);
-        }
+    let thread = LABEL
+        .with_borrow(Clone::clone)
+        .unwrap_or_else(|| std::thread::current().name().filter(|n| *n != "main").unwrap_or_default().to_string());
+    let (wall, now) = CLOCK.get().map(|c| (c.wall(), c.now())).unwrap_or_default();
+    let e = Entry { module, level, message: args.to_string(), number, thread, wall, now };
+    if !DEFER.get() {
+        STATE.lock().emit(&e);
+        return;
     }
-}
-
-fn defer(d: Destination, level: Level, line: String) {
     let mut q = DEFERRED.lock();
-    if q.lines.len() >= DEFERRED_MAX {
+    if q.entries.len() >= DEFERRED_MAX {
         q.lost += 1;
         return;
     }
-    q.lines.push_back((d, level, line));
+    q.entries.push_back(e);
     DEFERRED_READY.notify_one();
 }
 
