@@ -75,7 +75,7 @@ impl Bundles {
     }
 
     pub(crate) fn add(&mut self, m: BundleAdd, now: Nanos) -> Result<(), OfError> {
-        let Body::FlowMod(fm) = m.msg.body else {
+        let (Body::FlowMod(fm) | Body::NxFlowMod(fm)) = m.msg.body else {
             self.forget(m.bundle_id);
             return Err(OfError::BfcMsgUnsup);
         };

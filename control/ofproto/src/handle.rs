@@ -83,7 +83,7 @@ impl Ofproto {
                 self.commit(host);
                 host.resume(self.id(), &p)
             }
-            Body::FlowMod(fm) => {
+            Body::FlowMod(fm) | Body::NxFlowMod(fm) => {
                 reject_secondary(c)?;
                 let fm = by_version(*fm, c.version());
                 self.flow_mod(now, &fm)?;
@@ -137,7 +137,9 @@ impl Ofproto {
             | Body::GetConfigReply(_)
             | Body::BarrierReply
             | Body::PacketIn(_)
+            | Body::NxPacketIn(..)
             | Body::FlowRemoved(_)
+            | Body::NxFlowRemoved(_)
             | Body::PortStatus(_)
             | Body::MultipartReply(_)
             | Body::RoleReply(_)
