@@ -183,8 +183,10 @@ impl Reconnect {
     /// An attempt was started.
     pub fn connecting(&mut self, now: Nanos) {
         if self.state != State::Connecting {
-            let what = if self.passive { "listening..." } else { "connecting..." };
-            self.say(self.level(), format_args!("{what}"));
+            match self.passive {
+                true => self.say(self.info(), format_args!("listening...")),
+                false => self.say(self.level(), format_args!("connecting...")),
+            }
             self.enter(State::Connecting, now);
         }
     }
@@ -192,7 +194,7 @@ impl Reconnect {
     /// We listen, and wait for a peer.
     pub fn listening(&mut self, now: Nanos) {
         if self.state != State::Listening {
-            self.say(self.level(), format_args!("listening..."));
+            self.say(self.info(), format_args!("listening..."));
             self.enter(State::Listening, now);
         }
     }
@@ -357,13 +359,17 @@ impl Reconnect {
             self.backoff_free_tries -= 1;
             return Nanos::ZERO;
         }
+        if self.passive && self.is_connected() {
+            // The peer decides when it comes back.
+            return Nanos::ZERO;
+        }
         let proved = self.is_connected() && {
             let heard = self.stats.last_activity.unwrap_or(Nanos::ZERO);
             let since = heard.saturating_sub(self.stats.last_connected.unwrap_or(Nanos::ZERO));
             since >= self.backoff && since != Nanos::ZERO
         };
         if proved {
-            return if self.passive { Nanos::ZERO } else { self.min_backoff };
+            return self.min_backoff;
         }
         if self.backoff < self.min_backoff {
             return self.min_backoff;

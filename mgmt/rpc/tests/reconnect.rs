@@ -1,4 +1,5 @@
-//! Golden traces of the reconnect state machine: what was told, what it logged and decided.
+//! Golden traces of the reconnect state machine: what was told, what it logged and decided, taken
+//! from the reference's Python library (`ovs.reconnect`), by hand and at random.
 //! `advance` moves time in milliseconds; a number after an event is the system's error, -1 the
 //! end of the stream.
 
@@ -82,8 +83,8 @@ fn step(r: &mut Reconnect, now: &mut Nanos, line: &str, out: &mut String) {
 fn golden_traces() {
     log::set_logger(&Capture).unwrap();
     log::set_max_level(log::LevelFilter::Debug);
-    let golden = include_str!("data/reconnect.txt");
-    for (i, trace) in golden.split("----\n").enumerate() {
+    let golden = [include_str!("data/reconnect.txt"), include_str!("data/reconnect-random.txt")];
+    for (i, trace) in golden.iter().flat_map(|g| g.split("----\n")).enumerate() {
         let mut now = Nanos::from_ms(1000);
         let mut r = Reconnect::new("remote", now);
         let mut out = String::new();
