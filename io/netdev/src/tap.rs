@@ -227,7 +227,11 @@ impl RxQueue for TapRx {
                 // The interface was removed by somebody else. The descriptor stays readable for ever.
                 Err(e) if e.raw_os_error() == Some(libc::EBADFD) => return Err(DeviceError::Gone),
                 Err(e) if is_quiet(&e) => break,
-                Err(e) => return Err(DeviceError::io("read", e)),
+                Err(e) => {
+                    log::debug!("{}: read: {e}", self.shared.name);
+                    self.shared.counts.rx_errors.fetch_add(1, Relaxed);
+                    break;
+                }
             }
         }
         Ok(n)

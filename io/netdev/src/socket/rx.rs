@@ -41,7 +41,12 @@ impl RxQueue for SocketRx {
         match r {
             Ok(_) => Ok(out.len() - before),
             Err(e) if is_quiet(&e) => Ok(0),
-            Err(e) => Err(DeviceError::io("recvmmsg", e)),
+            Err(e) => {
+                // Short of memory, say. An error would end the queue; the next call may fare better.
+                log::debug!("{}: recvmmsg: {e}", self.shared.name);
+                self.shared.counts.rx_errors.fetch_add(1, Relaxed);
+                Ok(0)
+            }
         }
     }
 
