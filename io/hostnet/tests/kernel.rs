@@ -274,6 +274,36 @@ fn a_turn_is_bounded() {
 }
 
 #[test]
+fn changes_during_a_dump_are_not_lost() {
+    let ns = Ns::new("g");
+    ns.ip("link add v0 type veth peer name v1");
+    ns.ip("link set v0 up");
+    ns.batch(&(0..5000).map(|i| format!("route add 10.0.{}.{}/32 dev v0\n", i >> 8, i & 255)).collect::<String>());
+    // Links enough for a dump of several parts: theirs the kernel marks when they change in between.
+    ns.batch(&(0..40).map(|i| format!("link add y{i} type veth peer name z{i}\n")).collect::<String>());
+    let mut h = HostNet::open_in(ns.fd().as_fd(), everything()).expect("open");
+    // Changes at both ends of the table at each of the first steps of each dump.
+    let mut n = 0;
+    for step in 0..200 {
+        h.turn(now(), 1).expect("turn");
+        if step < 60 && !h.is_synced() {
+            n += 1;
+            ns.batch(&format!(
+                "route add 9.0.0.{n}/32 dev v0\nroute del 10.0.{}.{}/32 dev v0\nroute add 11.0.0.{n}/32 dev v0\n\
+                 link add w{n} type veth peer name x{n}\n",
+                n >> 8,
+                n & 255
+            ));
+        }
+    }
+    until(&mut h, "quiet", |_| true);
+    assert!(h.stats().torn > 0, "the test must tear a dump: {:?}", h.stats());
+    until(&mut h, "all links", |h| h.tables().links.len() == 83 + 2 * n);
+    same_links(&h, &ns);
+    same_routes(&h, &ns, 254);
+}
+
+#[test]
 fn link_operations() {
     let ns = Ns::new("e");
     let mut r = Rtnl::open_in(ns.fd().as_fd()).expect("open");
