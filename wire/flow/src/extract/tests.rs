@@ -148,7 +148,7 @@ proptest! {
         let said = key.base.vlans[1].tci == 0
             && key.base.vlans[0].tpid != eth::VLAN_8021AD
             && ![eth::NSH, eth::MPLS, eth::MPLS_MCAST].contains(&key.base.dl_type.get())
-            && key.base.nw_proto != ipproto::IGMP
+            && ![ipproto::IGMP, ipproto::ICMP, ipproto::ICMPV6].contains(&key.base.nw_proto)
             && !crate::Field::NdTarget.prerequisites_met(&flow);
         if said {
             let text = crate::text::format_flow(&flow, None).replace("vlan_tci1=0x0000,", "");
@@ -218,6 +218,31 @@ fn chains_are_bounded() {
     assert_eq!(fast(&long(MAX_EXT_HEADERS), 1).0.base.nw_ttl, 0);
     let labels = frame(&("8847".to_owned() + &"00001040".repeat(10_000)));
     assert_eq!(usize::from(fast(&labels, 1).1.l3), 14 + 4 * MAX_LABELS_WALKED);
+}
+
+#[test]
+fn a_key_can_be_used_again() {
+    let (mut key, mut dirty) = (DpKey::default(), 0);
+    let t = TunnelKey { tun: Tun { id: 5.into(), ..Tun::default() }, gtpu_flags: 3, ..TunnelKey::default() };
+    let all = corpus();
+    for n in 0..all.len() * 20 {
+        let mut p = Packet::from_slice(&all[n * 7 % all.len()]);
+        p.meta_mut().ct_state = if n % 5 == 0 { 0x21 } else { 0 };
+        p.meta_mut().ct_label = 9;
+        let extra = Extra { tunnel: (n % 11 == 0).then_some(&t), vlan_limit: 2, ..Extra::default() };
+        dirty = extract_into(&mut p, &extra, &mut key, dirty);
+        let fresh = extract(&mut p, &extra);
+        assert_eq!(key, fresh);
+        let empty = [
+            fresh.v6 == Default::default(),
+            fresh.tun == Default::default(),
+            fresh.ct == Default::default(),
+            fresh.misc == Default::default(),
+        ];
+        for (i, empty) in empty.into_iter().enumerate() {
+            assert!(empty || dirty >> (i + 1) & 1 != 0, "block {}", i + 1);
+        }
+    }
 }
 
 #[test]
