@@ -8,12 +8,13 @@ use fv_ovsdb::{Commit, Database, Schema, Uuid, logrec};
 use rustix::fs::FlockOperation;
 use serde_json::Value;
 use sha1::{Digest, Sha1};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Smaller files are not worth compacting.
 pub const COMPACT_MIN_BYTES: u64 = 10 << 20;
@@ -48,7 +49,27 @@ pub struct LogFile {
     compacted: u64,
     /// What a failed write left could not be cut off.
     dirty: bool,
-    _lock: File,
+    _lock: Lock,
+}
+
+/// The lock on a database file, held while this lives.
+struct Lock {
+    path: PathBuf,
+    _file: File,
+}
+
+/// Locks of this process. The system's belong to a process as a whole, and any close of the lock
+/// file gives them up: so nobody here may open it twice.
+static HELD: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+
+fn held() -> MutexGuard<'static, BTreeSet<PathBuf>> {
+    HELD.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        held().remove(&self.path);
+    }
 }
 
 impl LogFile {
@@ -201,9 +222,12 @@ pub fn lock_path(path: &Path) -> PathBuf {
     path.with_file_name(format!(".{name}.~lock~"))
 }
 
-/// Takes the lock. It belongs to the process: it does not keep two users in one process apart.
-fn lock(path: &Path) -> Result<File, LogError> {
+fn lock(path: &Path) -> Result<Lock, LogError> {
     let lock = lock_path(path);
+    let mut held = held();
+    if held.contains(&lock) {
+        return Err(LogError::Locked(path.to_owned()));
+    }
     let file = OpenOptions::new()
         .read(true)
         .write(true)
@@ -213,13 +237,16 @@ fn lock(path: &Path) -> Result<File, LogError> {
         .open(&lock)
         .map_err(|e| LogError::Io(lock.clone(), e))?;
     match rustix::fs::fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(file),
+        Ok(()) => {
+            held.insert(lock.clone());
+            Ok(Lock { path: lock, _file: file })
+        }
         Err(rustix::io::Errno::AGAIN | rustix::io::Errno::ACCESS) => Err(LogError::Locked(path.to_owned())),
         Err(e) => Err(LogError::Io(lock, e.into())),
     }
 }
 
-/// True if some other process holds the lock of this database file.
+/// True if somebody, this process included, holds the lock of this database file.
 pub fn is_locked(path: &Path) -> bool {
     let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     if !lock_path(&path).exists() {

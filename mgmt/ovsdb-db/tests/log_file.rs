@@ -91,6 +91,8 @@ fn reference_tools_read_our_file() {
 
     // While it is open here nobody else may write to it.
     assert!(!tool("ovsdb-tool", &["transact", p, "[\"T\"]"]).status.success());
+    assert!(is_locked(&path) && LogFile::open(&path, &zoo(), 1).is_err_and(|e| e.is_locked()));
+    assert!(!tool("ovsdb-tool", &["transact", p, "[\"T\"]"]).status.success(), "asking gives nothing up");
     drop(s);
     assert!(!is_locked(&path));
 

@@ -399,3 +399,38 @@ fn bad_peers_disturb_nobody() {
     s.vsctl(&["add-br", "br0"]);
     assert_eq!(s.vsctl(&["list-br"]), "br0\n");
 }
+
+/// One that asks for much and reads nothing: its requests wait, others are served, and when it
+/// reads at last it gets everything.
+#[test]
+fn a_peer_that_does_not_read_is_not_read_from() {
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+    let s = Running::start();
+    let bridges: Vec<String> = (0..100).flat_map(|i| ["--".into(), "add-br".into(), format!("br{i}")]).collect();
+    s.vsctl(&[&["init"], bridges.iter().map(String::as_str).collect::<Vec<_>>().as_slice()].concat());
+    let mut c = UnixStream::connect(s.path().join("db.sock")).unwrap();
+    let mut writer = c.try_clone().unwrap();
+    let n = 100;
+    let asking = std::thread::spawn(move || {
+        for i in 0..n {
+            let m = format!(
+                r#"{{"id":{i},"method":"monitor","params":["Open_vSwitch",{i},{{"Bridge":{{}},"Port":{{}},"Interface":{{}}}}]}}"#
+            );
+            writer.write_all(m.as_bytes()).unwrap();
+        }
+        writer.write_all(br#"{"id":"end","method":"echo","params":[]}"#).unwrap();
+    });
+    assert_eq!(s.vsctl(&["get", "bridge", "br7", "name"]), "br7\n");
+    let mut text = Vec::new();
+    c.set_read_timeout(Some(support::PATIENCE)).unwrap();
+    let last = br#""id":"end","result":[]}"#;
+    let mut chunk = vec![0; 1 << 20];
+    while !text.ends_with(last) {
+        let k = c.read(&mut chunk).unwrap();
+        assert!(k > 0, "closed after {} bytes", text.len());
+        text.extend_from_slice(&chunk[..k]);
+    }
+    asking.join().unwrap();
+    assert!(text.len() > 8 << 20, "{}", text.len());
+}

@@ -134,6 +134,29 @@ impl Session {
         poller.wake_at(self.fsm.wake_at());
     }
 
+    /// In place of `turn`, for an owner that takes no messages until output has moved.
+    pub fn turn_output(&mut self, now: Nanos) {
+        match &mut self.io {
+            Wire::Up(c) if c.closed().is_none() => {
+                c.turn_output();
+                // A peer that reads slowly is not a silent one: its limit is the backlog.
+                self.fsm.activity(now);
+            }
+            _ => self.turn(now),
+        }
+    }
+
+    /// In place of `want`, with `turn_output`.
+    pub fn want_output(&self, poller: &mut Poller, now: Nanos) {
+        match &self.io {
+            Wire::Up(c) if c.closed().is_none() => {
+                c.want_output(poller);
+                poller.wake_at(self.fsm.wake_at());
+            }
+            _ => self.want(poller, now),
+        }
+    }
+
     /// Drops the connection and makes a new one.
     pub fn force_reconnect(&mut self, now: Nanos) {
         self.fsm.force_reconnect(now);

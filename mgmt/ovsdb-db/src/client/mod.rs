@@ -105,9 +105,11 @@ pub struct Client {
     pending: HashMap<u64, Pending>,
     outgoing: Vec<Value>,
     next_txn: u64,
-    outcomes: HashMap<TxnId, Outcome>,
+    outcomes: BTreeMap<TxnId, Outcome>,
 }
 
+/// Outcomes that nobody asks for are forgotten, oldest first.
+const MAX_OUTCOMES: usize = 1024;
 const NO_TXN: &str = "00000000-0000-0000-0000-000000000000";
 
 impl Client {
@@ -130,7 +132,7 @@ impl Client {
             pending: HashMap::new(),
             outgoing: Vec::new(),
             next_txn: 0,
-            outcomes: HashMap::new(),
+            outcomes: BTreeMap::new(),
         }
     }
 
@@ -153,9 +155,9 @@ impl Client {
             self.lock_contended = false;
             self.seqno += 1;
         }
-        for (_, p) in self.pending.drain() {
+        for p in std::mem::take(&mut self.pending).into_values() {
             if let Pending::Txn(id) = p {
-                self.outcomes.insert(id, Outcome::TryAgain);
+                self.ended(id, Outcome::TryAgain);
             }
         }
     }
@@ -273,11 +275,11 @@ impl Client {
         self.next_txn += 1;
         let id = TxnId(self.next_txn);
         if txn.is_empty() {
-            self.outcomes.insert(id, Outcome::Unchanged);
+            self.ended(id, Outcome::Unchanged);
         } else if !self.synced {
-            self.outcomes.insert(id, Outcome::TryAgain);
+            self.ended(id, Outcome::TryAgain);
         } else if !self.has_lock() {
-            self.outcomes.insert(id, Outcome::NotLocked);
+            self.ended(id, Outcome::NotLocked);
         } else {
             let params = txn.into_params(&self.config.database, self.config.lock.as_deref());
             self.request("transact", params, Pending::Txn(id));
@@ -293,6 +295,13 @@ impl Client {
     /// Transactions that the server has not answered.
     pub fn transactions_in_flight(&self) -> usize {
         self.pending.values().filter(|p| matches!(p, Pending::Txn(_))).count()
+    }
+
+    fn ended(&mut self, id: TxnId, outcome: Outcome) {
+        self.outcomes.insert(id, outcome);
+        if self.outcomes.len() > MAX_OUTCOMES {
+            self.outcomes.pop_first();
+        }
     }
 
     fn request(&mut self, method: &str, params: Vec<Value>, purpose: Pending) {
@@ -334,7 +343,7 @@ impl Client {
             }
             (Pending::Unlock, _) => Ok(()),
             (Pending::Txn(id), result) => {
-                self.outcomes.insert(id, txn::outcome_of(result));
+                self.ended(id, txn::outcome_of(result));
                 Ok(())
             }
         }

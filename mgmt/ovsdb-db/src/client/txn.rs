@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
 /// Names a transaction that was committed.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct TxnId(pub u64);
 
 /// How a transaction ended.

@@ -14,6 +14,8 @@ const HANDSHAKE_MAX: Nanos = Nanos::from_secs(10);
 const LISTEN_RETRY: Nanos = Nanos::from_secs(1);
 /// With more bytes than this unsent, messages wait in the server, which counts them.
 const BACKLOG_HIGH: usize = 4 << 20;
+/// Requests of one peer in a turn: a busy one does not keep the others waiting.
+const REQUESTS_PER_TURN: usize = 4;
 
 /// What the `Manager` table, or a command line, says of a remote.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,6 +41,8 @@ struct Peer {
     session: Session,
     seqno: u64,
     conn: Option<ConnId>,
+    /// It does not read what it has asked for: no more requests are taken from it.
+    stalled: bool,
 }
 
 pub(super) struct Remote {
@@ -78,7 +82,7 @@ impl Remote {
             r.listen(tls, now);
         } else {
             let session = Session::open(&[target], tls, LIMITS, now);
-            r.peers.push(Peer { session, seqno: 0, conn: None });
+            r.peers.push(Peer { session, seqno: 0, conn: None, stalled: false });
             r.set_options(options);
         }
         r
@@ -153,7 +157,7 @@ impl Remote {
     pub fn accept(&mut self, stream: Stream, now: Nanos) {
         let mut session = Session::accepted(Connection::new(stream, LIMITS), now);
         configure(&mut session, &self.options);
-        self.peers.push(Peer { session, seqno: 0, conn: None });
+        self.peers.push(Peer { session, seqno: 0, conn: None, stalled: false });
     }
 
     /// New connections and their messages.
@@ -210,15 +214,17 @@ impl Remote {
         let is_active = !is_passive(&self.target) && !self.target.is_empty();
         self.peers.retain_mut(|p| {
             let Some(conn) = p.conn else { return true };
-            if p.session.backlog() <= BACKLOG_HIGH {
-                for m in server.take_outgoing(conn) {
-                    p.session.send_text(&m.to_string());
-                }
+            while p.session.backlog() <= BACKLOG_HIGH
+                && let Some(m) = server.next_outgoing(conn)
+            {
+                p.session.send_text(&m.to_string());
             }
+            p.stalled = server.has_outgoing(conn);
             let Some(why) = server.close_reason(conn) else { return true };
             log::warn!("{}: connection dropped ({why})", p.session.name());
             server.connection_closed(conn);
             p.conn = None;
+            p.stalled = false;
             p.session.force_reconnect(now);
             is_active
         });
@@ -236,7 +242,11 @@ impl Remote {
             poller.wake_at(*until);
         }
         for p in &self.peers {
-            p.session.want(poller, now);
+            if p.stalled {
+                p.session.want_output(poller, now);
+            } else {
+                p.session.want(poller, now);
+            }
         }
     }
 
@@ -282,9 +292,14 @@ impl Remote {
 
 impl Peer {
     fn receive(&mut self, server: &mut Server, now: Now) {
-        self.session.turn(now.mono);
+        if self.stalled {
+            self.session.turn_output(now.mono);
+        } else {
+            self.session.turn(now.mono);
+        }
         if self.session.seqno() != self.seqno {
             self.seqno = self.session.seqno();
+            self.stalled = false;
             if let Some(old) = self.conn.take() {
                 server.connection_closed(old);
             }
@@ -292,8 +307,9 @@ impl Peer {
                 self.conn = Some(server.connection_opened());
             }
         }
-        while let Some(m) = self.session.recv() {
-            let Some(conn) = self.conn else { return };
+        for _ in 0..REQUESTS_PER_TURN {
+            let Some(conn) = self.conn.filter(|_| !self.stalled) else { return };
+            let Some(m) = self.session.recv() else { return };
             server.handle_message(conn, from_rpc(m), now);
         }
     }

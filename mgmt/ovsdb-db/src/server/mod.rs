@@ -94,7 +94,7 @@ struct Subscription {
 
 #[derive(Default)]
 struct Conn {
-    outgoing: Vec<Value>,
+    outgoing: VecDeque<Value>,
     monitors: Vec<Subscription>,
     parked: Vec<Parked>,
     closing: Option<&'static str>,
@@ -189,7 +189,12 @@ impl Server {
 
     /// Messages to send, in order.
     pub fn take_outgoing(&mut self, conn: ConnId) -> Vec<Value> {
-        self.conns.get_mut(&conn).map(|c| std::mem::take(&mut c.outgoing)).unwrap_or_default()
+        self.conns.get_mut(&conn).map(|c| c.outgoing.drain(..).collect()).unwrap_or_default()
+    }
+
+    /// The next message to send, for a peer that may not take them all.
+    pub fn next_outgoing(&mut self, conn: ConnId) -> Option<Value> {
+        self.conns.get_mut(&conn)?.outgoing.pop_front()
     }
 
     pub fn has_outgoing(&self, conn: ConnId) -> bool {
@@ -258,7 +263,7 @@ impl Server {
             c.outgoing.clear();
         }
         if c.closing.is_none() {
-            c.outgoing.push(message.into_json());
+            c.outgoing.push_back(message.into_json());
         }
     }
 
