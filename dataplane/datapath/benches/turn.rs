@@ -1,7 +1,7 @@
 //! Clock cycles a packet of a whole turn, against moving the same packets from source to sink
 //! without a datapath. Rounds are interleaved; the lowest decile counts.
 //!
-//! `cargo bench -p fv-datapath [-- ROUNDS]`
+//! `cargo bench -p fv-datapath [-- ROUNDS [ONLY]]`
 #![allow(unsafe_code)]
 
 #[path = "../tests/common/mod.rs"]
@@ -18,7 +18,7 @@ use fv_flow::DpMask;
 use fv_netdev::{Device, Polling, RxQueue, TxQueue};
 use fv_packet::Batch;
 
-const TURNS: usize = 2000;
+const TURNS: usize = 100;
 
 fn ticks() -> u64 {
     #[cfg(target_arch = "x86_64")]
@@ -81,7 +81,7 @@ fn turns(name: &str, n: u32, masks: u32, exact: bool, cache: CacheUse) -> Case {
 }
 
 fn main() {
-    let rounds = std::env::args().skip(1).find_map(|a| a.parse().ok()).unwrap_or(30);
+    let rounds = std::env::args().skip(1).find_map(|a| a.parse().ok()).unwrap_or(300);
     let mut cases = Vec::new();
     for n in [1u32, 1_000, 10_000, 100_000] {
         cases.push(io(n));
@@ -89,6 +89,9 @@ fn main() {
         cases.push(turns(&format!("exact, {n}"), n, 1, true, CacheUse::Adaptive));
         cases.push(turns(&format!("exact, 16 masks, {n}"), n, 16, true, CacheUse::Adaptive));
         cases.push(turns(&format!("exact, 16 masks, no cache, {n}"), n, 16, true, CacheUse::Inverse(0)));
+    }
+    if let Some(only) = std::env::args().skip(1).filter(|a| a != "--bench").nth(1) {
+        cases.retain(|c| c.name.starts_with(&only));
     }
     for _ in 0..rounds {
         for case in &mut cases {

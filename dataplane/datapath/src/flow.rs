@@ -59,7 +59,9 @@ pub enum SlotRef {
     Extra(Arc<Slot>),
 }
 
-/// A megaflow. Everything but state, program and statistics is fixed at birth.
+/// A megaflow. Everything but state, program and statistics is fixed at birth. What a hit touches,
+/// the state and the first worker's slot, fills the first line.
+#[repr(C, align(64))]
 pub struct Flow {
     state: AtomicU32,
     owner: AtomicI32,

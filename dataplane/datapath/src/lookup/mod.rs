@@ -18,6 +18,7 @@ use hashbrown::HashMap;
 
 use self::cache::Cache;
 use self::dpcls::{Classifier, Mask};
+use self::line::NONE;
 use crate::exec::Code;
 use crate::flow::{Flow, SlotRef};
 use crate::hash::{Block, BlockHash, block, blocks_of, each_block};
@@ -86,24 +87,47 @@ impl Probe {
     }
 }
 
-/// What a worker keeps of a flow.
+/// What a worker keeps of a flow: one line to compare most keys with, one with the rest.
+#[repr(C, align(64))]
 pub struct Entry {
-    mask: Arc<Mask>,
+    /// Block 0 of the masked key.
+    base: Block,
     pub flow: Arc<Flow>,
+    mask: Arc<Mask>,
     /// The flow's program as of `version`.
     pub code: Arc<Code>,
-    version: u32,
     pub slot: SlotRef,
     /// Scratch of the batch that is being grouped: its number, and the group in it.
     pub batch: u64,
+    version: u32,
     pub group: u8,
 }
 
+const _: () = assert!(size_of::<Option<Entry>>() == 128);
+
 impl Entry {
-    /// Alive and matching.
+    fn new(flow: &Arc<Flow>, mask: Arc<Mask>, worker: WorkerId) -> Entry {
+        Entry {
+            base: *block(flow.masked.words(), 0),
+            flow: flow.clone(),
+            mask,
+            code: flow.code(),
+            slot: flow.slot_of(worker),
+            batch: 0,
+            version: flow.version().unwrap_or(u32::MAX),
+            group: 0,
+        }
+    }
+
+    /// Alive and matching by `mask`, which is the flow's own.
     #[inline]
-    fn matches(&self, key: &[u64; DP_WORDS]) -> bool {
-        self.mask.matches(key, self.flow.masked.words()) && !self.flow.is_dead()
+    fn matches(&self, key: &[u64; DP_WORDS], mask: &Mask) -> bool {
+        let (k, m) = (block(key, 0), block(mask.mask.0.words(), 0));
+        let mut differ = 0;
+        for j in 0..8 {
+            differ |= (k[j] ^ self.base[j]) & m[j];
+        }
+        differ == 0 && (mask.blocks == 1 || mask.matches(key, self.flow.masked.words())) && !self.flow.is_dead()
     }
 
     /// Takes over a changed program.
@@ -115,6 +139,55 @@ impl Entry {
             self.code = self.flow.code();
             self.version = version;
         }
+    }
+}
+
+/// Entries in chunks, which never move.
+#[derive(Default)]
+struct Slab {
+    chunks: Vec<Box<[Option<Entry>; CHUNK]>>,
+    free: Vec<u32>,
+}
+
+/// Entries of a chunk.
+const CHUNK: usize = 64;
+
+impl Slab {
+    #[inline]
+    fn find(&self, index: u32) -> Option<&Entry> {
+        self.chunks.get(index as usize / CHUNK)?[index as usize % CHUNK].as_ref()
+    }
+
+    #[inline]
+    fn find_mut(&mut self, index: u32) -> Option<&mut Entry> {
+        self.chunks.get_mut(index as usize / CHUNK)?[index as usize % CHUNK].as_mut()
+    }
+
+    /// A free place.
+    fn place(&mut self) -> u32 {
+        if self.free.is_empty() {
+            let first = self.len();
+            self.chunks.push(Box::new([const { None }; CHUNK]));
+            self.free.extend((first..first + CHUNK).rev().map(|i| i as u32));
+        }
+        self.free.pop().unwrap_or(NONE)
+    }
+
+    fn put(&mut self, index: u32, entry: Entry) {
+        if let Some(chunk) = self.chunks.get_mut(index as usize / CHUNK) {
+            chunk[index as usize % CHUNK] = Some(entry);
+        }
+    }
+
+    fn take(&mut self, index: u32) -> Option<Entry> {
+        let entry = self.chunks.get_mut(index as usize / CHUNK)?[index as usize % CHUNK].take()?;
+        self.free.push(index);
+        Some(entry)
+    }
+
+    /// Places, free ones included.
+    fn len(&self) -> usize {
+        self.chunks.len() * CHUNK
     }
 }
 
@@ -150,11 +223,14 @@ pub enum CacheUse {
 /// One worker's flows.
 #[derive(Default)]
 pub struct Table {
-    slab: Vec<Option<Box<Entry>>>,
-    free: Vec<u32>,
+    slab: Slab,
     cache: Cache,
     cache_use: CacheUse,
-    classifiers: HashMap<u32, Classifier, foldhash::fast::RandomState>,
+    classifiers: Vec<Classifier>,
+    /// Which classifier is an ingress port's. Ports that had flows keep theirs.
+    ports: HashMap<u32, u32, foldhash::fast::RandomState>,
+    /// The port that was looked up last, and its classifier.
+    last: Option<(u32, u32)>,
     ranked: Nanos,
     /// State of the generator that thins out insertions.
     random: u64,
@@ -170,42 +246,51 @@ impl Table {
 
     #[inline]
     pub fn entry(&self, index: u32) -> Option<&Entry> {
-        self.slab.get(index as usize)?.as_deref()
+        self.slab.find(index)
     }
 
     #[inline]
     pub fn entry_mut(&mut self, index: u32) -> Option<&mut Entry> {
-        self.slab.get_mut(index as usize)?.as_deref_mut()
+        self.slab.find_mut(index)
     }
 
     pub fn len(&self) -> usize {
-        self.slab.len() - self.free.len()
+        self.slab.len() - self.slab.free.len()
+    }
+
+    #[inline]
+    fn classifier_of(&mut self, port: u32) -> Option<usize> {
+        match self.last {
+            Some((last, classifier)) if last == port => Some(classifier as usize),
+            _ => {
+                let classifier = *self.ports.get(&port)?;
+                self.last = Some((port, classifier));
+                Some(classifier as usize)
+            }
+        }
     }
 
     /// Reads: probe. Writes: the cache, hit counts. Next: grouping.
     #[inline]
     pub fn lookup(&mut self, probe: &Probe) -> Found {
         let words = probe.key.words();
-        let Some(classifier) = self.classifiers.get_mut(&probe.key.base.in_port) else { return Found::Miss(0) };
+        let Some(c) = self.classifier_of(probe.key.base.in_port) else { return Found::Miss(0) };
+        let classifier = &mut self.classifiers[c];
         let slab = &self.slab;
-        let entry = |index: u32| slab.get(index as usize).and_then(|e| e.as_deref());
         let ask = match self.cache_use {
             CacheUse::Adaptive => classifier.subtables().len() > 1,
             CacheUse::Inverse(n) => n != 0,
         };
-        if ask && let Some(index) = self.cache.find(probe.hash, |i| entry(i).is_some_and(|e| e.matches(words))) {
+        let cached = |i: u32| slab.find(i).is_some_and(|e| e.matches(words, &e.mask));
+        if ask && let Some(index) = self.cache.find(probe.hash, cached) {
             return Found::Cache(index);
         }
-        let check = |i: u32, mask: &Mask| {
-            entry(i).is_some_and(|e| mask.matches(words, e.flow.masked.words()) && !e.flow.is_dead())
-        };
+        let check = |i: u32, mask: &Mask| slab.find(i).is_some_and(|e| e.matches(words, mask));
         let (found, tried) = classifier.find(words, check);
         let Some(index) = found else { return Found::Miss(tried) };
         if ask && self.dice() {
             let slab = &self.slab;
-            self.cache.insert(probe.hash, index, |i| {
-                slab.get(i as usize).and_then(|e| e.as_deref()).is_some_and(|e| !e.flow.is_dead())
-            });
+            self.cache.insert(probe.hash, index, |i| slab.find(i).is_some_and(|e| !e.flow.is_dead()));
         }
         Found::Subtable(index, tried)
     }
@@ -219,64 +304,44 @@ impl Table {
     /// Makes a flow findable, in place of a dead one with the same mask and masked key.
     pub fn insert(&mut self, flow: &Arc<Flow>, worker: WorkerId) -> u32 {
         let (masked, mask) = (flow.masked.words(), &flow.mask);
+        let port = flow.key.base.in_port;
+        let c = self.classifier_of(port).unwrap_or_else(|| {
+            self.classifiers.push(Classifier::default());
+            self.ports.insert(port, (self.classifiers.len() - 1) as u32);
+            self.classifiers.len() - 1
+        });
         let slab = &self.slab;
-        let same = |i: u32| {
-            let e: Option<&Entry> = slab.get(i as usize).and_then(|e| e.as_deref());
-            e.is_some_and(|e| e.flow.masked == flow.masked)
-        };
-        let classifier = self.classifiers.entry(flow.key.base.in_port).or_default();
-        if let Some(index) = classifier.exact(mask, masked, same) {
+        let same = |i: u32| slab.find(i).is_some_and(|e| e.flow.masked == flow.masked);
+        if let Some(index) = self.classifiers[c].exact(mask, masked, same) {
             match self.entry(index) {
                 Some(e) if Arc::ptr_eq(&e.flow, flow) => return index,
                 _ => self.take_out(index),
             };
         }
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.slab.push(None);
-            (self.slab.len() - 1) as u32
-        });
+        let index = self.slab.place();
         let slab = &self.slab;
-        let key_of = |i: u32| match slab.get(i as usize) {
-            Some(Some(e)) => e.flow.masked.words(),
-            _ => masked,
-        };
-        let classifier = self.classifiers.entry(flow.key.base.in_port).or_default();
-        let mask = classifier.insert(mask, masked, index, key_of);
-        self.slab[index as usize] = Some(Box::new(Entry {
-            mask,
-            flow: flow.clone(),
-            code: flow.code(),
-            version: flow.version().unwrap_or(u32::MAX),
-            slot: flow.slot_of(worker),
-            batch: 0,
-            group: 0,
-        }));
+        let key_of = |i: u32| slab.find(i).map_or(masked, |e| e.flow.masked.words());
+        let mask = self.classifiers[c].insert(mask, masked, index, key_of);
+        self.slab.put(index, Entry::new(flow, mask, worker));
         self.cache.maybe_grow(self.slab.len());
         index
     }
 
     /// Forgets a flow, if it is here.
     pub fn remove(&mut self, flow: &Arc<Flow>) {
-        let Some(classifier) = self.classifiers.get(&flow.key.base.in_port) else { return };
+        let Some(c) = self.classifier_of(flow.key.base.in_port) else { return };
         let slab = &self.slab;
-        let same = |i: u32| {
-            let e: Option<&Entry> = slab.get(i as usize).and_then(|e| e.as_deref());
-            e.is_some_and(|e| Arc::ptr_eq(&e.flow, flow))
-        };
-        if let Some(index) = classifier.exact(&flow.mask, flow.masked.words(), same) {
+        let same = |i: u32| slab.find(i).is_some_and(|e| Arc::ptr_eq(&e.flow, flow));
+        if let Some(index) = self.classifiers[c].exact(&flow.mask, flow.masked.words(), same) {
             self.take_out(index);
         }
     }
 
     fn take_out(&mut self, index: u32) {
-        let Some(entry) = self.slab.get_mut(index as usize).and_then(Option::take) else { return };
-        self.free.push(index);
+        let Some(entry) = self.slab.take(index) else { return };
         let flow = &entry.flow;
-        let port = flow.key.base.in_port;
-        let Some(classifier) = self.classifiers.get_mut(&port) else { return };
-        classifier.remove(&flow.mask, flow.masked.words(), index);
-        if classifier.subtables().len() == 0 {
-            self.classifiers.remove(&port);
+        if let Some(c) = self.classifier_of(flow.key.base.in_port) {
+            self.classifiers[c].remove(&flow.mask, flow.masked.words(), index);
         }
     }
 
@@ -290,12 +355,12 @@ impl Table {
     pub fn tick(&mut self, now: Nanos, budget: usize) -> bool {
         if now.saturating_sub(self.ranked) >= RANK_INTERVAL {
             self.ranked = now;
-            self.classifiers.values_mut().for_each(Classifier::rank);
+            self.classifiers.iter_mut().for_each(Classifier::rank);
         }
         let Some(from) = self.sweep else { return false };
         let to = (from + budget).min(self.slab.len());
         for index in from..to {
-            if self.slab[index].as_ref().is_some_and(|e| e.flow.is_dead()) {
+            if self.entry(index as u32).is_some_and(|e| e.flow.is_dead()) {
                 self.take_out(index as u32);
             }
         }
@@ -305,7 +370,7 @@ impl Table {
 
     /// Subtables, over all ports.
     pub fn subtables(&self) -> usize {
-        self.classifiers.values().map(|c| c.subtables().len()).sum()
+        self.classifiers.iter().map(|c| c.subtables().len()).sum()
     }
 }
 
