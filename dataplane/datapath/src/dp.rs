@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use fv_core::{Clock, DpPort, Nanos, Ufid};
@@ -20,13 +21,16 @@ use crate::lookup::CacheUse;
 use crate::ports::{Port, PortQueue, PortTable};
 use crate::shared::Shared;
 use crate::worker::mailbox::{Ack, Mailbox, Msg};
-use crate::worker::rxq::Rxq;
+use crate::worker::rxq::{Life, Rxq};
 use crate::worker::stats::{QueueStats, Stat};
 use crate::worker::tx::PortTx;
 use crate::worker::{TurnResult, Worker, WorkerHandle};
 
 /// Packets that may wait to be executed while the control thread's worker is busy.
 const EXECUTE_MAX: usize = 4096;
+
+/// How long a worker's end waits for queues that are on their way to it.
+const MOVE_PATIENCE: Duration = Duration::from_millis(200);
 
 /// A packet to execute.
 struct Execution {
@@ -110,10 +114,11 @@ impl Dp {
             let mut ports = self.ports.lock();
             let number = ports.choose(device.name(), wanted, self.kind == "dummy")?;
             let tx = Arc::new(open_tx(number, &*device)?);
-            let rx = open_rx(number, &*device)?;
+            let (closed, ack) = (Arc::<AtomicBool>::default(), Ack::new());
+            let rx = open_rx(number, &*device, || Life { closed: closed.clone(), token: ack.token() })?;
             let queue = |q: &Rxq| PortQueue { stats: q.stats.clone(), worker: WorkerId::MAIN, pinned: None };
             let queues = rx.iter().map(queue).collect();
-            ports.insert(Port { number, device, tx: tx.clone(), queues });
+            ports.insert(Port { number, device, tx: tx.clone(), queues, closed, ack });
             for worker in self.workers.lock().iter() {
                 worker.mailbox.send(Msg::AddTx(tx.clone()));
             }
@@ -131,7 +136,8 @@ impl Dp {
     /// Takes a port away. The device's queues are closed when the returned acknowledgement is done.
     pub fn del_port(&self, port: DpPort) -> Result<Arc<Ack>, DpError> {
         let gone = self.ports.lock().remove(port).ok_or(DpError::NoSuchPort)?;
-        let ack = Ack::new();
+        gone.closed.store(true, Ordering::Release);
+        let ack = gone.ack.clone();
         {
             let workers = self.workers.lock();
             for worker in workers.iter() {
@@ -188,6 +194,8 @@ impl Dp {
     pub fn remove_worker(&self, worker: Worker) {
         let handle = worker.handle().clone();
         self.workers.lock().retain(|w| w.id != handle.id);
+        // Queues on their way to it arrive before the others have acknowledged.
+        self.barrier().wait(MOVE_PATIENCE);
         let queues = worker.into_queues();
         {
             let mut gone = self.gone.lock();
@@ -369,9 +377,9 @@ impl Dp {
     }
 }
 
-fn open_rx(port: DpPort, device: &dyn Device) -> Result<Vec<Rxq>, DpError> {
+fn open_rx(port: DpPort, device: &dyn Device, life: impl Fn() -> Life) -> Result<Vec<Rxq>, DpError> {
     let open = |q| match device.open_rxq(q) {
-        Ok(rx) => Ok(Rxq::new(port, q, rx, Arc::default())),
+        Ok(rx) => Ok(Rxq::new(port, q, rx, Arc::default(), life())),
         Err(error) => Err(DpError::Other(error.to_string())),
     };
     (0..device.n_rxq()).map(open).collect()

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use fv_core::DpPort;
 use fv_dpif::{DpError, DpPortInfo, WorkerId};
 use fv_netdev::{Device, Polling};
 
+use crate::worker::mailbox::Ack;
 use crate::worker::stats::QueueStats;
 use crate::worker::tx::PortTx;
 
@@ -25,6 +27,10 @@ pub struct Port {
     pub device: Arc<dyn Device>,
     pub tx: Arc<PortTx>,
     pub queues: Vec<PortQueue>,
+    /// Set when the port is taken away.
+    pub closed: Arc<AtomicBool>,
+    /// Done when its queues are closed.
+    pub ack: Arc<Ack>,
 }
 
 impl Port {

@@ -238,6 +238,7 @@ impl Worker {
 
     fn message(&mut self, msg: Msg) {
         match msg {
+            Msg::AddQueue(queue) if queue.is_closed() => drop(queue),
             Msg::AddQueue(queue) => {
                 self.queues.push(*queue);
                 self.queues_seq += 1;

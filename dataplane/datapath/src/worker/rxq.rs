@@ -2,11 +2,13 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use fv_core::DpPort;
 use fv_netdev::RxQueue;
 use fv_packet::Packet;
 
+use super::mailbox::AckToken;
 use super::stats::QueueStats;
 use crate::lookup::Probe;
 
@@ -33,11 +35,24 @@ pub struct Rxq {
     pub tokens: u32,
     /// Failed for good: not polled again until its port is opened anew.
     pub broken: bool,
+    life: Life,
+}
+
+/// Ties a queue to its port: on its way between workers it may miss that the port has gone.
+pub struct Life {
+    pub closed: Arc<AtomicBool>,
+    /// Whoever closes the port waits for all of these.
+    pub token: AckToken,
 }
 
 impl Rxq {
-    pub fn new(port: DpPort, queue: usize, rx: Box<dyn RxQueue>, stats: Arc<QueueStats>) -> Rxq {
-        Rxq { port, queue, rx, stats, waiting: VecDeque::new(), tokens: 0, broken: false }
+    pub fn new(port: DpPort, queue: usize, rx: Box<dyn RxQueue>, stats: Arc<QueueStats>, life: Life) -> Rxq {
+        Rxq { port, queue, rx, stats, waiting: VecDeque::new(), tokens: 0, broken: false, life }
+    }
+
+    /// Its port is gone.
+    pub fn is_closed(&self) -> bool {
+        self.life.closed.load(Ordering::Acquire)
     }
 
     /// Takes out the waiting misses that `matches`, in order.
