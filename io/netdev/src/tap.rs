@@ -224,8 +224,11 @@ impl RxQueue for TapRx {
                     }
                 },
                 Ok(None) => break,
-                // The interface was removed by somebody else. The descriptor stays readable for ever.
-                Err(e) if e.raw_os_error() == Some(libc::EBADFD) => return Err(DeviceError::Gone),
+                // The interface was removed by somebody else.
+                Err(e) if e.raw_os_error() == Some(libc::EBADFD) => {
+                    sys::silence(self.shared.fd.as_fd());
+                    return Err(DeviceError::Gone);
+                }
                 Err(e) if is_quiet(&e) => break,
                 Err(e) => {
                     log::debug!("{}: read: {e}", self.shared.name);
@@ -319,6 +322,20 @@ mod sys {
         unsafe {
             let ns = ioctl(fd, libc::TUNGETDEVNETNS, &mut 0u64)?;
             Ok(OwnedFd::from_raw_fd(ns))
+        }
+    }
+
+    /// Puts a socket without a peer in the place of a descriptor whose interface is gone. Such a
+    /// descriptor is readable for ever, which would keep whoever waits on it awake; the socket never
+    /// is, and refuses what is written to it.
+    pub fn silence(fd: BorrowedFd<'_>) {
+        use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+        use std::os::fd::AsRawFd;
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        if let Ok(mute) = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None) {
+            // SAFETY: both descriptors are open, and the one that is replaced keeps its number and
+            // its owner.
+            unsafe { libc::dup3(mute.as_raw_fd(), fd.as_raw_fd(), libc::O_CLOEXEC) };
         }
     }
 

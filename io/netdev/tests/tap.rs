@@ -45,6 +45,14 @@ fn removal_by_somebody_else_ends_the_queue() {
         assert_eq!(tx.send(&mut batch([frame(1, 60)])).dropped, 1);
         assert!(matches!(tap.set_mtu(1400), Err(DeviceError::Gone)));
         assert!(!tap.status().link_up);
+        // Nobody who still waits on the descriptor is kept awake.
+        let t = std::time::Instant::now();
+        common::wait(&[rx.as_mut()], 50);
+        assert!(t.elapsed().as_millis() >= 50);
+        assert_eq!(rx.recv(&mut Batch::new()).unwrap(), 0);
+        assert_eq!(tx.send(&mut batch([frame(1, 60)])).dropped, 1);
+        let again = TapDevice::open("t0", "internal").expect("the name is free");
+        assert!(again.status().ifindex.is_some() && tap.status().ifindex.is_none());
     });
 }
 
