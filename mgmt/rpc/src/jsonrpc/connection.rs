@@ -13,6 +13,8 @@ const READ_SIZE: usize = 16 * 1024;
 const READS_PER_TURN: usize = 16;
 /// Messages that wait for `recv`; with more, the socket is left alone.
 const MESSAGES_MAX: usize = 64;
+/// The same in bytes of text: several long messages do not pile up.
+const PENDING_BYTES_MAX: usize = 1 << 20;
 
 /// Bounds of a connection.
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +45,9 @@ pub struct Connection {
     stream: Stream,
     framer: Framer,
     limits: Limits,
-    received: VecDeque<Message>,
+    /// With the length of each.
+    received: VecDeque<(Message, usize)>,
+    pending_bytes: usize,
     out: VecDeque<u8>,
     closed: Option<Closed>,
     received_bytes: u64,
@@ -56,6 +60,7 @@ impl Connection {
             framer: Framer::new(limits.message_bytes),
             limits,
             received: VecDeque::new(),
+            pending_bytes: 0,
             out: VecDeque::new(),
             closed: None,
             received_bytes: 0,
@@ -69,7 +74,8 @@ impl Connection {
         }
         let mut buf = [0; READ_SIZE];
         for _ in 0..READS_PER_TURN {
-            if self.closed.is_some() || self.received.len() >= MESSAGES_MAX {
+            let full = self.received.len() >= MESSAGES_MAX || self.pending_bytes > PENDING_BYTES_MAX;
+            if self.closed.is_some() || full {
                 return;
             }
             match self.stream.read(&mut buf) {
@@ -86,7 +92,9 @@ impl Connection {
 
     /// The next message. Those received before the end are still delivered after it.
     pub fn recv(&mut self) -> Option<Message> {
-        self.received.pop_front()
+        let (m, bytes) = self.received.pop_front()?;
+        self.pending_bytes -= bytes;
+        Some(m)
     }
 
     /// Queues a message and sends what goes now. On a closed connection it is dropped.
@@ -174,11 +182,14 @@ impl Connection {
         while !input.is_empty() && self.closed.is_none() {
             let message = match self.framer.feed(&mut input) {
                 Ok(None) => continue,
-                Ok(Some(text)) => Message::from_slice(&text),
+                Ok(Some(text)) => Message::from_slice(&text).map(|m| (m, text.len())),
                 Err(e) => Err(e.to_string()),
             };
             match message {
-                Ok(m) => self.received.push_back(m),
+                Ok((m, bytes)) => {
+                    self.received.push_back((m, bytes));
+                    self.pending_bytes += bytes;
+                }
                 Err(e) => {
                     log::warn!(target: "jsonrpc", "{}: received bad JSON-RPC message: {e}", self.name());
                     self.closed = Some(Closed::Protocol(e));
