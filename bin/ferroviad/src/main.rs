@@ -4,6 +4,7 @@ mod help;
 mod modules;
 mod options;
 
+use std::panic::{self, AssertUnwindSafe};
 use std::process::ExitCode;
 
 use anyhow::{Result, anyhow};
@@ -75,9 +76,19 @@ fn serve(o: Options, clock: Clock) -> Result<()> {
         })
         .map_err(|e| anyhow!("cannot start a thread: {e}"))?;
     log::info!(target: "vswitchd", "{} (Open vSwitch) {REFERENCE_VERSION}", options::PROGRAM);
-    let result = fv_switch::run(o.switch, clock, &mut || process.ready(), signals);
+    log_panics();
+    let run = || fv_switch::run(o.switch, clock, &mut || process.ready(), signals);
+    // A switch whose model is half changed must not go on: the monitor starts a new one.
+    let result = panic::catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| std::process::abort());
     vlog::drain(std::time::Duration::ZERO);
     result.map_err(Into::into)
+}
+
+/// Panics go to the log: a daemon has no terminal. Whoever catches one decides what it costs.
+fn log_panics() {
+    panic::set_hook(Box::new(|info| {
+        vlog::emer("util", format_args!("{info}"));
+    }));
 }
 
 fn start_log(o: &Options) -> Result<()> {
