@@ -90,7 +90,7 @@ pub fn extract(packet: &mut Packet, extra: &Extra) -> DpKey {
 /// As [`extract`], into a key that is used again: `dirty` are the blocks that may hold something
 /// from before ([`blocks::ALL`] if unknown). Returns those that may now.
 ///
-/// *cost*: plain IPv4 touches one line of the key.
+/// *cost*: plain IPv4 touches one line of the key, plain IPv6 two.
 #[inline]
 pub fn extract_into(packet: &mut Packet, extra: &Extra, key: &mut DpKey, dirty: u8) -> u8 {
     if dirty & !blocks::BASE != 0 {
@@ -155,8 +155,10 @@ fn metadata(key: &mut DpKey, m: &fv_packet::Meta, extra: &Extra) -> u8 {
 /// whose header fields are zero. Returns the blocks that may have been written.
 #[inline]
 pub fn parse(frame: &[u8], vlan_limit: u8, key: &mut DpKey, ofs: &mut Offsets) -> u8 {
-    if key.misc.packet_type == 0 && plain::ipv4(frame, &mut key.base, ofs) {
-        return blocks::BASE;
+    if key.misc.packet_type == 0
+        && let Some(used) = plain::frame(frame, vlan_limit, key, ofs)
+    {
+        return used;
     }
     parse_any(frame, vlan_limit, key, ofs)
 }
