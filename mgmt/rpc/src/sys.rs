@@ -217,12 +217,16 @@ pub fn set_capabilities(caps: &[u32]) -> io::Result<()> {
     check(r as i32)
 }
 
-/// What `ps` shows for this process from now on, cut to the length of its command line.
-pub fn set_title(title: &str) {
+/// The command line as `ps` shows it, to be put back by `set_command_line`.
+pub fn command_line() -> Vec<u8> {
+    std::fs::read("/proc/self/cmdline").unwrap_or_default()
+}
+
+/// What `ps` shows for this process from now on, cut to the length of its first command line.
+/// Only for a process with one thread.
+pub fn set_command_line(text: &[u8]) {
     let Some((start, end)) = argument_area() else { return };
-    let program = std::env::args().next().unwrap_or_default();
-    let text = format!("{}: {title}", program.rsplit('/').next().unwrap_or_default());
-    let room = (end - start).saturating_sub(1);
+    let room = end - start - 1;
     let n = text.len().min(room);
     // SAFETY: the kernel says that [start, end) holds the arguments, writable memory of this
     // process's stack for its whole life; std copied what it needs of them, and the only thread
@@ -230,7 +234,7 @@ pub fn set_title(title: &str) {
     unsafe {
         let area = std::slice::from_raw_parts_mut(start as *mut u8, end - start);
         area.fill(0);
-        area[..n].copy_from_slice(&text.as_bytes()[..n]);
+        area[..n].copy_from_slice(&text[..n]);
     }
 }
 

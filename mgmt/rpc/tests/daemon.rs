@@ -159,7 +159,9 @@ fn monitor(dir: &Path) {
     let status = ask(dir, "status");
     let parent = status.lines().find_map(|l| l.strip_prefix("PPid:")).unwrap().trim().to_string();
     let title = fs::read_to_string(format!("/proc/{parent}/cmdline")).unwrap();
-    assert!(title.contains(&format!("monitoring pid {pid}")), "{title}");
+    assert!(title.contains(&format!("monitoring pid {pid} (healthy)")), "{title}");
+    let command_line = |pid: &str| fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap();
+    let first_line = command_line(&pid);
     assert!(unixctl::call(&dir.join("d.ctl"), "abort", &[], fv_core::Nanos::from_secs(5)).is_err());
     wait_for("no restart", || fs::read_to_string(pid_path(dir)).is_ok_and(|p| p.trim() != pid));
     wait_for("no control socket", || {
@@ -169,6 +171,8 @@ fn monitor(dir: &Path) {
     let crash = format!("daemon_unix(monitor)|ERR|1 crashes: pid {pid} died, killed (Aborted)");
     assert!(log().contains(&crash), "{}", log());
     let second = ask(dir, "pid");
+    let whole = |l: &str| l.trim_end_matches('\0').to_string();
+    assert_eq!(whole(&command_line(&second)), whole(&first_line), "a new one does not look like its monitor");
     let _ = unixctl::call(&dir.join("d.ctl"), "exit", &[], fv_core::Nanos::from_secs(5));
     wait_for("it goes on", || log().contains(&format!("pid {second} died, exit status 3, exiting")));
 }

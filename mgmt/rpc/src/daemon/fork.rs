@@ -62,12 +62,19 @@ pub fn detach() -> Result<OwnedFd, Error> {
 /// new one after a crash.
 pub fn monitor(upwards: Option<OwnedFd>, options: &Options) -> Result<OwnedFd, Error> {
     let mut upwards = upwards;
+    let command_line = sys::command_line();
     let mut crashes = 0u32;
+    let mut health = "healthy".to_string();
     let mut started = Instant::now();
     loop {
         let (reader, writer) = pipe()?;
         let pid = match sys::fork().map_err(|e| Error::System("fork", text(e)))? {
-            Fork::Child => return Ok(writer),
+            Fork::Child => {
+                // This may be a copy of a monitor that has been at work.
+                sys::set_command_line(&command_line);
+                vlog::set_thread_label("");
+                return Ok(writer);
+            }
             Fork::Parent(pid) => pid,
         };
         drop(writer);
@@ -78,7 +85,9 @@ pub fn monitor(upwards: Option<OwnedFd>, options: &Options) -> Result<OwnedFd, E
             notify(fd);
             super::leave_terminal(options);
         }
-        sys::set_title(&format!("monitoring pid {pid} ({crashes} crashes)"));
+        let program = command_line.split(|b| *b == 0).next().unwrap_or_default();
+        let program = String::from_utf8_lossy(program.rsplit(|b| *b == b'/').next().unwrap_or_default());
+        sys::set_command_line(format!("{program}: monitoring pid {pid} ({health})").as_bytes());
         let status = match sys::wait(pid) {
             Ok(s) => s,
             Err(e) => return Err(Error::System("waitpid", text(e))),
@@ -88,11 +97,8 @@ pub fn monitor(upwards: Option<OwnedFd>, options: &Options) -> Result<OwnedFd, E
             std::process::exit(status.code.unwrap_or(1));
         }
         crashes += 1;
-        log::error!(
-            target: "daemon_unix",
-            "{crashes} crashes: pid {pid} died, {}, restarting",
-            describe(&status)
-        );
+        health = format!("{crashes} crashes: pid {pid} died, {}", describe(&status));
+        log::error!(target: "daemon_unix", "{health}, restarting");
         let since = started.elapsed();
         if since < RESTART_INTERVAL {
             log::info!(
