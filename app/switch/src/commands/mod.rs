@@ -105,6 +105,7 @@ fn of_port_lookup(b: &Bridge, s: &str) -> Option<OfPort> {
 pub fn register(r: &mut Registry<Ctx>) {
     r.add(process::COMMANDS);
     r.add(&fv_rpc::vlog::commands::<Ctx>());
+    r.add(&fv_rpc::unixctl::commands::<Ctx>());
     r.add(bridge::COMMANDS);
     r.add(fdb::COMMANDS);
     r.add(dpif::COMMANDS);
