@@ -116,7 +116,13 @@ fn finish(p: &mut Parsed, seen: &Seen) -> Result<(), OdpError> {
     if seen.tags > seen.types.len() {
         return Err(OdpError::Unexpected("vlan"));
     }
-    let inner = seen.types.get(seen.tags).copied();
+    // "vlan(vid=0,pcp=0,cfi=0)" is a tag that was cut off: its TPID is the EtherType.
+    let mut tags = seen.tags;
+    if tags > 0 && p.key.base.vlans[tags - 1].tci == 0 {
+        tags -= 1;
+        (p.key.base.vlans[tags], p.mask.0.base.vlans[tags].tpid) = Default::default();
+    }
+    let inner = seen.types.get(tags).copied();
     let (t, m) = inner.unwrap_or((crate::key::DL_TYPE_NONE, 0xffff));
     p.key.base.dl_type = t.into();
     p.mask.0.base.dl_type = m.into();
