@@ -55,7 +55,7 @@ pub struct LogFile {
 /// The lock on a database file, held while this lives.
 struct Lock {
     path: PathBuf,
-    _file: File,
+    file: Option<File>,
 }
 
 /// Locks of this process. The system's belong to a process as a whole, and any close of the lock
@@ -68,7 +68,10 @@ fn held() -> MutexGuard<'static, BTreeSet<PathBuf>> {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        held().remove(&self.path);
+        let mut held = held();
+        // Closed before anybody here may open it again.
+        drop(self.file.take());
+        held.remove(&self.path);
     }
 }
 
@@ -83,7 +86,7 @@ impl LogFile {
             Ok(f) => f,
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
                 create(&path, schema).map_err(io)?;
-                ::log::info!("{}: created", path.display());
+                ::log::info!(target: "ovsdb_log", "{}: created", path.display());
                 open_file(&path, false).map_err(io)?
             }
             Err(e) => return Err(io(e)),
@@ -105,9 +108,9 @@ impl LogFile {
             let (from, to) = (&contents.schema.version, &schema.version);
             let (converted, lost) = logrec::convert(&db, schema.clone(), &mut Uuid::new_v4)
                 .map_err(|e| LogError::Format(log.path.clone(), format!("cannot convert to schema {to}: {e}")))?;
-            ::log::info!("{}: converted from schema version {from} to {to}", log.path.display());
+            ::log::info!(target: "ovsdb_log", "{}: converted from schema version {from} to {to}", log.path.display());
             for l in lost {
-                ::log::warn!("{}: not kept: {l}", log.path.display());
+                ::log::warn!(target: "ovsdb_log", "{}: not kept: {l}", log.path.display());
             }
             db = converted;
             log.compact(&db, wall_ms).map_err(|e| LogError::Io(log.path.clone(), e))?;
@@ -196,11 +199,13 @@ impl Journal for LogFile {
         }
         let before = self.end;
         match LogFile::compact(self, db, wall_ms) {
-            Ok(()) => ::log::info!("{}: compacted from {before} to {} bytes", self.path.display(), self.end),
+            Ok(()) => {
+                ::log::info!(target: "ovsdb_log", "{}: compacted from {before} to {} bytes", self.path.display(), self.end)
+            }
             Err(e) => {
                 // Not before it has doubled again: a full disk is not asked at every commit.
                 self.compacted = before;
-                ::log::warn!("{}: compaction failed: {e}", self.path.display());
+                ::log::warn!(target: "ovsdb_log", "{}: compaction failed: {e}", self.path.display());
             }
         }
     }
@@ -239,7 +244,7 @@ fn lock(path: &Path) -> Result<Lock, LogError> {
     match rustix::fs::fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {
             held.insert(lock.clone());
-            Ok(Lock { path: lock, _file: file })
+            Ok(Lock { path: lock, file: Some(file) })
         }
         Err(rustix::io::Errno::AGAIN | rustix::io::Errno::ACCESS) => Err(LogError::Locked(path.to_owned())),
         Err(e) => Err(LogError::Io(lock, e.into())),
@@ -357,12 +362,12 @@ fn cut_tail(path: &Path, file: &File, bytes: &[u8], c: &Contents) -> Result<(), 
     let tail = &bytes[c.end..];
     let why = c.fault.as_deref().unwrap_or("unknown");
     let name = path.display();
-    ::log::warn!("{name}: {} bytes at offset {} are not a whole transaction ({why}); truncating", tail.len(), c.end);
+    ::log::warn!(target: "ovsdb_log", "{name}: {} bytes at offset {} are not a whole transaction ({why}); truncating", tail.len(), c.end);
     let needle = MAGIC.as_bytes();
     if tail.len() > needle.len() && tail[1..].windows(needle.len()).any(|w| w == needle) {
         let kept = with_suffix(path, ".damaged");
         std::fs::write(&kept, tail).map_err(io)?;
-        ::log::warn!("{name}: transactions follow the damage; what was cut off is kept in {}", kept.display());
+        ::log::warn!(target: "ovsdb_log", "{name}: transactions follow the damage; what was cut off is kept in {}", kept.display());
     }
     file.set_len(c.end as u64).map_err(io)
 }

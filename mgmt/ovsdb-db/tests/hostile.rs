@@ -132,7 +132,7 @@ fn bends() -> impl Strategy<Value = Vec<(usize, Value)>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 120, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn the_server_answers_or_closes(messages in proptest::collection::vec((any::<proptest::sample::Index>(), bends()), 1..30)) {

@@ -156,6 +156,33 @@ fn compaction_keeps_rows_and_shrinks() {
 }
 
 #[test]
+fn a_large_file_compacts_itself_once_it_has_doubled() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t.db");
+    let (mut s, c) = serve(&path, &zoo());
+    transact(&mut s, c, json!(["T", {"op": "insert", "table": "Root", "row": {"name": "a"}}]));
+    let mut largest = 0;
+    for i in 0..40u8 {
+        let big = char::from(b'a' + i % 26).to_string().repeat(600_000);
+        let r = transact(&mut s, c, json!(["T", {"op": "update", "table": "Root", "where": [], "row": {"ro2": 1}}]));
+        assert_eq!(r[0]["error"], "unknown column");
+        let m = json!([["m", "delete", "k"], ["m", "insert", ["map", [["k", big]]]]]);
+        let r = transact(&mut s, c, json!(["T", {"op": "mutate", "table": "Root", "where": [], "mutations": m}]));
+        assert_eq!(r[0]["count"], 1, "{r}");
+        let size = std::fs::metadata(&path).unwrap().len();
+        if size < largest {
+            assert!(largest > 9 << 20 && size < 1 << 20, "{largest} {size}");
+            drop(s);
+            let (mut s, c) = serve(&path, &zoo());
+            assert_eq!(select(&mut s, c, "T", "Root")[0]["m"][1][0][1].as_str().unwrap().len(), 600_000);
+            return;
+        }
+        largest = size;
+    }
+    panic!("never compacted at {largest}");
+}
+
+#[test]
 fn a_torn_tail_is_cut_at_every_length() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("t.db");

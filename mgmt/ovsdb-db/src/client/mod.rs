@@ -318,7 +318,7 @@ impl Client {
 
     fn reply(&mut self, id: &Value, result: Result<Value, Value>) -> Result<(), SessionError> {
         let Some(purpose) = id.as_u64().and_then(|id| self.pending.remove(&id)) else {
-            ::log::debug!("reply to a request that was not made: {id}");
+            ::log::debug!(target: "ovsdb_cs", "reply to a request that was not made: {id}");
             return Ok(());
         };
         match (purpose, result) {
@@ -337,7 +337,7 @@ impl Client {
                 Ok(())
             }
             (Pending::Lock, Err(e)) => {
-                ::log::warn!("database refused the lock: {e}");
+                ::log::warn!(target: "ovsdb_cs", "database refused the lock: {e}");
                 self.lock_changed(false);
                 Ok(())
             }
@@ -438,7 +438,7 @@ impl Client {
                 Ok(())
             }
             _ => {
-                ::log::debug!("ignoring notification {method}");
+                ::log::debug!(target: "ovsdb_cs", "ignoring notification {method}");
                 Ok(())
             }
         }

@@ -48,7 +48,7 @@ impl ClientDriver {
             if let Err(e) = self.client.handle_message(from_rpc(m)) {
                 let e = e.to_string();
                 if self.complained.as_ref() != Some(&e) {
-                    log::warn!("{}: {e}", self.session.name());
+                    log::warn!(target: "ovsdb_cs", "{}: {e}", self.session.name());
                 }
                 self.complained = Some(e);
                 self.client.disconnected();

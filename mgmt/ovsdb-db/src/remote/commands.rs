@@ -14,7 +14,7 @@ pub const COMMANDS: &[Command<ServerDriver>] = &[
             let now = d.last_turn();
             // Kept and tried again, as a remote of the database would be.
             if let Err(e) = d.add_remote(args[0], now) {
-                log::warn!("{e}");
+                log::warn!(target: "ovsdb_jsonrpc_server", "{e}");
             }
             Ok(String::new())
         },

@@ -119,7 +119,7 @@ impl ServerDriver {
         if let Some(status) = self.managers.status(&self.server, &self.remotes, now.mono) {
             self.server.handle_message(self.own, Message::request("status", "transact", status), now);
             for reply in self.server.take_outgoing(self.own) {
-                log::debug!("status of managers: {reply}");
+                log::debug!(target: "ovsdb_jsonrpc_server", "status of managers: {reply}");
             }
         }
         for r in self.remotes.values_mut() {

@@ -98,7 +98,7 @@ impl Remote {
             Err(e) => {
                 let e = e.to_string();
                 if self.error.as_ref() != Some(&e) {
-                    log::error!("{}: listen failed: {e}", self.target);
+                    log::error!(target: "ovsdb_jsonrpc_server", "{}: listen failed: {e}", self.target);
                 }
                 self.error = Some(e);
                 self.retry_at = now.saturating_add(LISTEN_RETRY);
@@ -184,14 +184,14 @@ impl Remote {
             match listener.accept(now) {
                 Ok(None) => return,
                 Ok(Some(stream)) if *room == 0 => {
-                    log::warn!("{}: too many connections, closing a new one", stream.name());
+                    log::warn!(target: "ovsdb_jsonrpc_server", "{}: too many connections, closing a new one", stream.name());
                 }
                 Ok(Some(stream)) => {
                     *room -= 1;
                     self.handshakes.push((stream, now.saturating_add(HANDSHAKE_MAX)));
                 }
                 Err(e) => {
-                    log::warn!("{}: accept failed: {}", self.target, errno_text(&e));
+                    log::warn!(target: "ovsdb_jsonrpc_server", "{}: accept failed: {}", self.target, errno_text(&e));
                     return;
                 }
             }
@@ -203,8 +203,10 @@ impl Remote {
             match stream.connect() {
                 Ok(true) => self.accept(stream, now),
                 Ok(false) if now < until => self.handshakes.push((stream, until)),
-                Ok(false) => log::warn!("{}: handshake takes too long", stream.name()),
-                Err(e) => log::warn!("{}: handshake failed: {}", stream.name(), errno_text(&e)),
+                Ok(false) => log::warn!(target: "ovsdb_jsonrpc_server", "{}: handshake takes too long", stream.name()),
+                Err(e) => {
+                    log::warn!(target: "ovsdb_jsonrpc_server", "{}: handshake failed: {}", stream.name(), errno_text(&e))
+                }
             }
         }
     }
@@ -221,7 +223,7 @@ impl Remote {
             }
             p.stalled = server.has_outgoing(conn);
             let Some(why) = server.close_reason(conn) else { return true };
-            log::warn!("{}: connection dropped ({why})", p.session.name());
+            log::warn!(target: "ovsdb_jsonrpc_server", "{}: connection dropped ({why})", p.session.name());
             server.connection_closed(conn);
             p.conn = None;
             p.stalled = false;

@@ -77,7 +77,7 @@ impl Server {
         if let Some(journal) = &mut served.journal
             && let Err(e) = journal.append(&served.db, &commit, now.wall.ms())
         {
-            ::log::warn!("transaction on {} failed: {e}", served.db.schema().name);
+            ::log::warn!(target: "ovsdb_jsonrpc_server", "transaction on {} failed: {e}", served.db.schema().name);
             results.push(Error::new(Tag::Io, e).to_json());
             return Attempt::Done(results);
         }
