@@ -290,8 +290,8 @@ pub fn five_tuple(key: &DpKey, basis: u32) -> u32 {
     h = add(h, b.nw_proto.into());
     let ports = [ipproto::TCP, ipproto::UDP, ipproto::SCTP, ipproto::ICMP, ipproto::ICMPV6];
     if ports.contains(&b.nw_proto) {
-        let p = [b.tp_src.get().to_be_bytes(), b.tp_dst.get().to_be_bytes()].concat();
-        h = add(h, le32(&p));
+        let ([s0, s1], [d0, d1]) = (b.tp_src.to_bytes(), b.tp_dst.to_bytes());
+        h = add(h, u32::from_le_bytes([s0, s1, d0, d1]));
     }
     finish(h, 42)
 }
