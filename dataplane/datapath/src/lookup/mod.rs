@@ -21,7 +21,7 @@ use self::dpcls::{Classifier, Mask};
 use self::line::NONE;
 use crate::exec::Code;
 use crate::flow::{Flow, SlotRef};
-use crate::hash::{Block, BlockHash, block, blocks_of, each_block};
+use crate::hash::{Block, BlockHash, block, each_block};
 
 /// Subtables are put in the order of their use this often.
 const RANK_INTERVAL: Nanos = Nanos::from_secs(1);
@@ -31,7 +31,7 @@ const RANK_INTERVAL: Nanos = Nanos::from_secs(1);
 #[repr(C)]
 pub struct Probe {
     pub key: DpKey,
-    /// Blocks that are not all zero.
+    /// Blocks that may hold something; the others are zero.
     pub blocks: u8,
     /// Hash of the key without the fields that change from packet to packet of a connection.
     pub hash: u64,
@@ -75,12 +75,11 @@ const STEADY: Block = {
 const EVERY: Block = [u64::MAX; 8];
 
 impl Probe {
-    /// Fills in what follows from the key.
+    /// Fills in the hash, from key and blocks.
     #[inline]
     pub fn finish(&mut self) {
         let words = self.key.words();
         let secrets = BlockHash::process();
-        self.blocks = blocks_of(words);
         let mut h = secrets.add(0, 0, block(words, 0), &STEADY);
         each_block(self.blocks & !1, |i| h = secrets.add(h, i, block(words, i), &EVERY));
         self.hash = h;

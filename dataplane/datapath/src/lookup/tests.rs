@@ -8,6 +8,7 @@ use fv_flow::{DpKey, DpMask};
 use proptest::prelude::*;
 
 use super::*;
+use crate::hash::blocks_of;
 
 /// Few values in few fields, so that masks overlap and keys repeat.
 fn key(bits: u32) -> DpKey {
@@ -52,7 +53,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 fn probe(k: DpKey) -> Probe {
-    let mut p = Probe { key: k, ..Probe::default() };
+    let mut p = Probe { key: k, blocks: blocks_of(k.words()), hash: 0 };
     p.finish();
     p
 }

@@ -51,8 +51,7 @@ impl Scratch {
     #[inline]
     pub(super) fn load(&mut self, i: usize, mut packet: Packet, vlan_limit: u8) {
         let probe = &mut self.probes[i];
-        // In place: only what the slot's last packet left is cleared.
-        parse::extract_into(&mut packet, vlan_limit, &mut probe.key, probe.blocks);
+        probe.blocks = parse::extract_into(&mut packet, vlan_limit, &mut probe.key, probe.blocks);
         probe.finish();
         self.slots[i] = Some(packet);
     }
