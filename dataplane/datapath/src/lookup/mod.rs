@@ -14,6 +14,7 @@ use fv_core::Nanos;
 use fv_dpif::WorkerId;
 use fv_flow::DpKey;
 use fv_flow::key::DP_WORDS;
+use fv_packet::BATCH_MAX;
 use hashbrown::HashMap;
 
 use self::cache::Cache;
@@ -292,6 +293,40 @@ impl Table {
             self.cache.insert(probe.hash, index, |i| slab.find(i).is_some_and(|e| !e.flow.is_dead()));
         }
         Found::Subtable(index, tried)
+    }
+
+    /// Looks up a burst in two passes, so that the memory accesses of different packets overlap:
+    /// first what each packet's hash suggests, then whether that is right. What is not is searched
+    /// for in full.
+    pub fn lookup_burst(&mut self, probes: &[Probe], found: &mut [Found]) {
+        let mut guesses = [Found::Miss(0); BATCH_MAX];
+        for (probe, guess) in probes.iter().zip(&mut guesses) {
+            *guess = self.guess(probe);
+        }
+        for ((probe, guess), found) in probes.iter().zip(guesses).zip(found) {
+            let words = probe.key.words();
+            let entry = guess.index().and_then(|i| self.slab.find(i));
+            *found = match entry {
+                Some(e) if e.matches(words, &e.mask) => guess,
+                _ => self.lookup(probe),
+            };
+        }
+    }
+
+    /// The first flow that the packet's hash suggests.
+    #[inline]
+    fn guess(&mut self, probe: &Probe) -> Found {
+        let Some(c) = self.classifier_of(probe.key.base.in_port) else { return Found::Miss(0) };
+        let classifier = &mut self.classifiers[c];
+        let ask = match self.cache_use {
+            CacheUse::Adaptive => classifier.subtables().len() > 1,
+            CacheUse::Inverse(n) => n != 0,
+        };
+        let guess = match ask {
+            true => self.cache.find(probe.hash, |_| true).map(Found::Cache),
+            false => classifier.guess(probe.key.words()).map(|i| Found::Subtable(i, 1)),
+        };
+        guess.unwrap_or(Found::Miss(0))
     }
 
     fn dice(&mut self) -> bool {

@@ -82,7 +82,11 @@ fn run(steps: &[Step], cache: CacheUse) {
             Step::Look(k) => {
                 let p = probe(key(k));
                 let fits = |f: &Flow| f.mask.equal(&f.masked, &p.key);
-                match table.lookup(&p).index() {
+                // Alone and in a burst.
+                let mut found = [Found::Miss(0); 2];
+                table.lookup_burst(&[p, probe(key(k ^ 4))], &mut found);
+                let found = if k & 1024 == 0 { found[0] } else { table.lookup(&p) };
+                match found.index() {
                     None => assert!(!twin.iter().any(|f| fits(f)), "step {n}: missed"),
                     Some(i) => {
                         let flow = &table.entry(i).unwrap().flow;

@@ -14,6 +14,7 @@ use crate::parse;
 pub struct Scratch {
     slots: [Option<Packet>; BATCH_MAX],
     probes: [Probe; BATCH_MAX],
+    found: [Found; BATCH_MAX],
     /// The next packet of the same flow.
     next: [u8; BATCH_MAX],
     groups: [Group; BATCH_MAX],
@@ -38,6 +39,7 @@ impl Default for Scratch {
         Scratch {
             slots: [const { None }; BATCH_MAX],
             probes: [Probe::default(); BATCH_MAX],
+            found: [Found::Miss(0); BATCH_MAX],
             next: [0; BATCH_MAX],
             groups: [Group::default(); BATCH_MAX],
             missed: [0; BATCH_MAX],
@@ -91,8 +93,9 @@ impl Worker {
         let s = &mut *self.scratch;
         s.batch += 1;
         let (mut groups, mut missed) = (0, 0);
+        self.table.lookup_burst(&s.probes[..n], &mut s.found[..n]);
         for i in 0..n {
-            let found = self.table.lookup(&s.probes[i]);
+            let found = s.found[i];
             let entry = found.index().and_then(|index| Some((index, self.table.entry_mut(index)?)));
             let Some((index, entry)) = entry else {
                 s.missed[missed] = i as u8;
