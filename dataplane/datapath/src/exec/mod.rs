@@ -35,12 +35,12 @@ pub const RECIRC_DEPTH_MAX: u8 = 8;
 #[derive(Debug)]
 pub struct Code {
     pub source: Arc<Program>,
-    shape: Shape,
+    pub shape: Shape,
 }
 
 /// What a program comes down to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Shape {
+pub enum Shape {
     Drop(DropReason),
     /// One output and nothing else.
     Output(DpPort),
@@ -99,10 +99,10 @@ pub struct Env {
 }
 
 impl Env {
-    /// Runs a program; `depth` is how often the packet was recirculated.
+    /// Runs a program of that shape; `depth` is how often the packet was recirculated.
     #[inline]
-    pub fn run(&mut self, packet: Packet, code: &Code, depth: u8) {
-        match code.shape {
+    pub fn run(&mut self, packet: Packet, shape: Shape, code: &Code, depth: u8) {
+        match shape {
             Shape::Output(port) => self.output(packet, port),
             Shape::Drop(reason) => self.drop(packet, reason),
             Shape::Actions => self.actions(packet, &code.source.actions, depth),

@@ -6,9 +6,9 @@
 
 use super::line::{Line, NONE, WAYS, tag_of};
 
-/// Lines at first and at most: 6 k and 655 k flows.
-const LINES_MIN: usize = 1 << 10;
-const LINES_MAX: usize = 1 << 16;
+/// Lines at first and at most: 256 KiB for 40 k flows, 8 MiB for 1.3 M.
+const LINES_MIN: usize = 1 << 12;
+const LINES_MAX: usize = 1 << 17;
 
 pub struct Cache {
     lines: Box<[Line]>,
@@ -65,11 +65,11 @@ impl Cache {
         line.set(way, tag, index);
     }
 
-    /// Doubles the cache when many entries have been pushed out and there are more flows than it
-    /// can hold. Contents are lost; they come back with the packets.
+    /// Doubles the cache when many entries have been pushed out and there are about as many flows as
+    /// it can hold. Contents are lost; they come back with the packets.
     pub fn maybe_grow(&mut self, flows: usize) {
         let capacity = self.lines.len() * WAYS;
-        if self.evictions > capacity && flows * 2 > capacity && self.lines.len() < LINES_MAX {
+        if self.evictions > capacity / 4 && flows * 4 > capacity * 3 && self.lines.len() < LINES_MAX {
             self.lines = vec![Line::EMPTY; self.lines.len() * 2].into();
             self.evictions = 0;
         }

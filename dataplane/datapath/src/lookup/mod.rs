@@ -20,7 +20,7 @@ use hashbrown::HashMap;
 use self::cache::Cache;
 use self::dpcls::{Classifier, Mask};
 use self::line::NONE;
-use crate::exec::Code;
+use crate::exec::{Code, Shape};
 use crate::flow::{Flow, SlotRef};
 use crate::hash::{Block, BlockHash, block, each_block};
 
@@ -34,13 +34,11 @@ pub struct Probe {
     pub key: DpKey,
     /// Blocks that may hold something; the others are zero.
     pub blocks: u8,
-    /// Hash of the key without the fields that change from packet to packet of a connection.
-    pub hash: u64,
 }
 
 impl Default for Probe {
     fn default() -> Probe {
-        Probe { key: DpKey::default(), blocks: 1, hash: 0 }
+        Probe { key: DpKey::default(), blocks: 1 }
     }
 }
 
@@ -76,14 +74,14 @@ const STEADY: Block = {
 const EVERY: Block = [u64::MAX; 8];
 
 impl Probe {
-    /// Fills in the hash, from key and blocks.
+    /// Hash of the key without the fields that change from packet to packet of a connection.
     #[inline]
-    pub fn finish(&mut self) {
+    pub fn hash(&self) -> u64 {
         let words = self.key.words();
         let secrets = BlockHash::process();
         let mut h = secrets.add(0, 0, block(words, 0), &STEADY);
         each_block(self.blocks & !1, |i| h = secrets.add(h, i, block(words, i), &EVERY));
-        self.hash = h;
+        h
     }
 }
 
@@ -100,6 +98,8 @@ pub struct Entry {
     /// Scratch of the batch that is being grouped: its number, and the group in it.
     pub batch: u64,
     version: u32,
+    /// What the program comes down to, so that simple ones cost no access more.
+    pub shape: Shape,
     pub group: u8,
 }
 
@@ -107,11 +107,13 @@ const _: () = assert!(size_of::<Option<Entry>>() == 128);
 
 impl Entry {
     fn new(flow: &Arc<Flow>, mask: Arc<Mask>, worker: WorkerId) -> Entry {
+        let code = flow.code();
         Entry {
             base: *block(flow.masked.words(), 0),
             flow: flow.clone(),
             mask,
-            code: flow.code(),
+            shape: code.shape,
+            code,
             slot: flow.slot_of(worker),
             batch: 0,
             version: flow.version().unwrap_or(u32::MAX),
@@ -137,6 +139,7 @@ impl Entry {
             && version != self.version
         {
             self.code = self.flow.code();
+            self.shape = self.code.shape;
             self.version = version;
         }
     }
@@ -282,7 +285,8 @@ impl Table {
             CacheUse::Inverse(n) => n != 0,
         };
         let cached = |i: u32| slab.find(i).is_some_and(|e| e.matches(words, &e.mask));
-        if ask && let Some(index) = self.cache.find(probe.hash, cached) {
+        let hash = if ask { probe.hash() } else { 0 };
+        if ask && let Some(index) = self.cache.find(hash, cached) {
             return Found::Cache(index);
         }
         let check = |i: u32, mask: &Mask| slab.find(i).is_some_and(|e| e.matches(words, mask));
@@ -290,7 +294,7 @@ impl Table {
         let Some(index) = found else { return Found::Miss(tried) };
         if ask && self.dice() {
             let slab = &self.slab;
-            self.cache.insert(probe.hash, index, |i| slab.find(i).is_some_and(|e| !e.flow.is_dead()));
+            self.cache.insert(hash, index, |i| slab.find(i).is_some_and(|e| !e.flow.is_dead()));
         }
         Found::Subtable(index, tried)
     }
@@ -323,7 +327,7 @@ impl Table {
             CacheUse::Inverse(n) => n != 0,
         };
         let guess = match ask {
-            true => self.cache.find(probe.hash, |_| true).map(Found::Cache),
+            true => self.cache.find(probe.hash(), |_| true).map(Found::Cache),
             false => classifier.guess(probe.key.words()).map(|i| Found::Subtable(i, 1)),
         };
         guess.unwrap_or(Found::Miss(0))
@@ -357,7 +361,6 @@ impl Table {
         let key_of = |i: u32| slab.find(i).map_or(masked, |e| e.flow.masked.words());
         let mask = self.classifiers[c].insert(mask, masked, index, key_of);
         self.slab.put(index, Entry::new(flow, mask, worker));
-        self.cache.maybe_grow(self.slab.len());
         index
     }
 
@@ -391,6 +394,7 @@ impl Table {
             self.ranked = now;
             self.classifiers.iter_mut().for_each(Classifier::rank);
         }
+        self.cache.maybe_grow(self.len());
         let Some(from) = self.sweep else { return false };
         let to = (from + budget).min(self.slab.len());
         for index in from..to {

@@ -36,7 +36,7 @@ impl Worker {
         entry.refresh();
         let tcp_flags = probe.key.base.tcp_flags.get();
         entry.flow.count(&entry.slot, 1, packet.len() as u64, self.env.now, tcp_flags);
-        self.env.run(packet, &entry.code, depth);
+        self.env.run(packet, entry.shape, &entry.code, depth);
         None
     }
 

@@ -54,7 +54,6 @@ impl Scratch {
     pub(super) fn load(&mut self, i: usize, mut packet: Packet, vlan_limit: u8) {
         let probe = &mut self.probes[i];
         probe.blocks = parse::extract_into(&mut packet, vlan_limit, &mut probe.key, probe.blocks);
-        probe.finish();
         self.slots[i] = Some(packet);
     }
 }
@@ -71,7 +70,7 @@ impl Worker {
             let mut i = group.first;
             loop {
                 if let Some(packet) = self.scratch.slots[usize::from(i)].take() {
-                    self.env.run(packet, &entry.code, depth);
+                    self.env.run(packet, entry.shape, &entry.code, depth);
                 }
                 if i == group.last {
                     break;
