@@ -1,6 +1,6 @@
 //! The classifier: subtables by priority, one writer, many readers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -35,7 +35,7 @@ struct Known<R> {
 struct Writer<R> {
     by_mask: HashMap<MiniMask, Known<R>, foldhash::fast::FixedState>,
     /// Removed rules that lookups at older versions may still want.
-    removed: Vec<Arc<ClsRule<R>>>,
+    removed: VecDeque<Arc<ClsRule<R>>>,
     n_rules: usize,
     /// The published order is behind.
     dirty: bool,
@@ -64,7 +64,7 @@ impl<R> Classifier<R> {
             tries: ArcSwap::from_pointee(Tries::new(&DEFAULT_PREFIXES)),
             writer: Mutex::new(Writer {
                 by_mask: HashMap::default(),
-                removed: Vec::new(),
+                removed: VecDeque::new(),
                 n_rules: 0,
                 dirty: false,
                 deferred: false,
@@ -97,7 +97,7 @@ impl<R> Classifier<R> {
     pub fn remove(&self, rule: &Arc<ClsRule<R>>, version: Version) {
         let mut w = self.writer.lock();
         rule.set_removed(version);
-        w.removed.push(rule.clone());
+        w.removed.push_back(rule.clone());
         w.n_rules = w.n_rules.saturating_sub(1);
     }
 
@@ -112,21 +112,21 @@ impl<R> Classifier<R> {
         }
     }
 
-    /// Drops the rules that are invisible from `oldest` on: no lookup at an earlier version may
-    /// matter any more.
-    pub fn purge(&self, oldest: Version) {
+    /// Drops at most `limit` of the rules that are invisible from `oldest` on, which no lookup at an
+    /// earlier version may want any more. True if there are more.
+    pub fn purge(&self, oldest: Version, limit: usize) -> bool {
         let mut w = self.writer.lock();
-        if w.removed.is_empty() {
-            return;
-        }
-        let (gone, kept) = std::mem::take(&mut w.removed)
-            .into_iter()
-            .partition::<Vec<_>, _>(|r| r.removed_at().is_some_and(|v| v <= oldest));
-        w.removed = kept;
+        let is_gone = |r: &Arc<ClsRule<R>>| r.removed_at().is_some_and(|v| v <= oldest);
+        // In the order of removal, so of version.
+        let n = w.removed.iter().take(limit).take_while(|r| is_gone(r)).count();
+        let gone: Vec<_> = w.removed.drain(..n).collect();
         for r in &gone {
             self.purge_one(&mut w, r);
         }
         self.publish_order(&mut w);
+        let more = w.removed.front().is_some_and(is_gone);
+        drop(w);
+        more
     }
 
     fn purge_one(&self, w: &mut Writer<R>, rule: &Arc<ClsRule<R>>) {

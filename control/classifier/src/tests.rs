@@ -103,7 +103,7 @@ proptest! {
                 }
             }
         }
-        let versions = if purge { cls.purge(Version(4)); 4..5 } else { 0..5 };
+        let versions = if purge { cls.purge(Version(4), usize::MAX); 4..5 } else { 0..5 };
         for (v, arp, other, other_arp) in &probes {
             let key = packet(*v, *arp);
             for version in versions.clone().map(Version) {
@@ -209,7 +209,7 @@ fn a_removed_rule_stays_for_older_versions() {
     assert_eq!(cls.lookup(Version(1), &k, None).unwrap().value, "a");
     assert_eq!(cls.lookup(Version(2), &k, None).unwrap().value, "b");
     assert_eq!(cls.len(), 1);
-    cls.purge(Version(2));
+    cls.purge(Version(2), usize::MAX);
     assert!(cls.lookup(Version(1), &k, None).is_none());
 }
 
@@ -242,7 +242,7 @@ fn lookups_go_on_while_rules_and_tries_change() {
             rules.iter().for_each(|r| cls.insert(r.clone(), v));
             cls.set_prefixes(&DEFAULT_PREFIXES[..(round % 4) as usize]);
             rules.iter().for_each(|r| cls.remove(r, v.next()));
-            cls.purge(v.next());
+            cls.purge(v.next(), usize::MAX);
         }
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
         reader.join().unwrap();
@@ -270,6 +270,6 @@ fn many_rules_in_one_subtable() {
         assert!(cls.find_exactly(&m, 1, Version(1)).is_some());
     }
     rules.iter().for_each(|r| cls.remove(r, Version(2)));
-    cls.purge(Version(2));
+    cls.purge(Version(2), usize::MAX);
     assert!(cls.rules(Version(1)).is_empty() && cls.is_empty());
 }

@@ -21,6 +21,9 @@ use crate::rule::{Rule, RuleRef};
 use crate::tables::Tables;
 use crate::view::{BridgeId, BridgeView, BundleView};
 
+/// Removed rules freed in one turn: each costs some microseconds when there are a million.
+const PURGE_PORTION: usize = 1000;
+
 /// What configuration says of a bridge as a whole.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
@@ -197,15 +200,13 @@ impl Ofproto {
         self.tables.publish(v);
     }
 
-    /// Frees rules that were removed before the last commit. Not right after it: translations that
-    /// began before may still use the version before.
-    pub(crate) fn collect_garbage(&mut self) {
+    /// Frees some rules that were removed before the last commit. Not right after it: translations
+    /// that began before may still use the version before. True if there are more.
+    pub(crate) fn collect_garbage(&mut self) -> bool {
         let v = self.tables.version();
-        for t in std::mem::take(&mut self.outdated) {
-            if let Some(table) = self.tables.table(t) {
-                table.cls.purge(v);
-            }
-        }
+        let tables = self.tables.clone();
+        self.outdated.retain(|t| tables.table(*t).is_some_and(|t| t.cls.purge(v, PURGE_PORTION)));
+        !self.outdated.is_empty()
     }
 
     pub(crate) fn arm(&mut self, r: &RuleRef) {

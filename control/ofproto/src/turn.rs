@@ -13,7 +13,7 @@ const PORTION: usize = 16;
 /// What is left to do after a turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Turn {
-    /// There is input that the budget did not reach.
+    /// There is work that the budget did not reach.
     pub more: bool,
     /// When time alone will give something to do.
     pub next: Option<Nanos>,
@@ -23,7 +23,7 @@ impl Ofproto {
     /// Serves at most `budget` messages of all connections together, expires flows, and publishes what
     /// changed.
     pub fn turn(&mut self, now: Nanos, budget: usize, host: &mut dyn Host) -> Turn {
-        self.collect_garbage();
+        let garbage = self.collect_garbage();
         let mut left = budget;
         let n = self.conns.len();
         let start = self.conns.turn;
@@ -46,7 +46,7 @@ impl Ofproto {
         self.commit(host);
         self.conns.deliver();
         self.publish_view(host);
-        let more = self.conns.iter().any(Connection::has_input);
+        let more = garbage || self.conns.iter().any(Connection::has_input);
         Turn { more, next: [next, tick].into_iter().flatten().min() }
     }
 
