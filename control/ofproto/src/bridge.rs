@@ -9,7 +9,7 @@ use fv_flow::Match;
 use fv_l2::{MacTable, VlanSet};
 use fv_openflow::action::Action;
 use fv_openflow::msg::FragHandling;
-use fv_openflow::msg::flow::{FlowModFlags, FlowRemoved, FlowRemovedReason};
+use fv_openflow::msg::flow::{FlowRemoved, FlowRemovedReason};
 use fv_openflow::msg::stats::Desc;
 use fv_openflow::{Actions, VersionSet};
 
@@ -350,7 +350,6 @@ impl Ofproto {
 
 fn flow_removed(r: &RuleRef, reason: FlowRemovedReason, at: Nanos) -> FlowRemoved {
     let age = at.saturating_sub(r.created);
-    let or_unknown = |hidden, n| if r.flags.has(hidden) { u64::MAX } else { n };
     FlowRemoved {
         match_: r.matches().expand(),
         cookie: r.cookie,
@@ -361,7 +360,7 @@ fn flow_removed(r: &RuleRef, reason: FlowRemovedReason, at: Nanos) -> FlowRemove
         duration_ns: (age.0 % 1_000_000_000) as u32,
         idle_timeout_s: r.idle_timeout_s(),
         hard_timeout_s: r.hard_timeout_s(),
-        packets: or_unknown(FlowModFlags::NO_PKT_COUNTS, r.stats.packets()),
-        bytes: or_unknown(FlowModFlags::NO_BYT_COUNTS, r.stats.bytes()),
+        packets: r.stats.packets(),
+        bytes: r.stats.bytes(),
     }
 }

@@ -3,9 +3,9 @@
 use fv_core::{Nanos, OfPort, TableId};
 use fv_openflow::msg::flow::{AggregateStats, FlowModFlags, FlowStatsRequest, NO_BUFFER};
 use fv_openflow::msg::packet::PacketOut;
-use fv_openflow::msg::session::{Capabilities, Config, Features};
+use fv_openflow::msg::session::Config;
 use fv_openflow::msg::stats::{Multipart, QUEUE_ALL, Reply, Request};
-use fv_openflow::msg::table::{TableDesc, TableFeatures, TableInstructions, TableMod, TableStats};
+use fv_openflow::msg::table::{TableDesc, TableFeatures, TableMod, TableStats};
 use fv_openflow::msg::{Body, FlowMod, FlowModCommand, FragHandling, Message, Role};
 use fv_openflow::{OfError, Version};
 
@@ -13,15 +13,14 @@ use crate::bridge::Ofproto;
 use crate::bundle::Outcome;
 use crate::conn::{Connection, Received, xid_of};
 use crate::dump::Dump;
+use crate::features::table_features;
 use crate::flow_mod::Criteria;
 use crate::host::Host;
 use crate::rule::RuleRef;
 use crate::tables::N_VISIBLE_TABLES;
 
-/// Flows that a table is said to hold.
-const MAX_FLOWS_SHOWN: u32 = 1_000_000;
-/// Statistics of one message: entries that surely fit.
-const PORTS_PER_REPLY: usize = 300;
+/// Nicira's flow format 2.
+const NXM: u32 = 2;
 
 impl Ofproto {
     /// Carries out one message of `c`, which is not among the connections meanwhile.
@@ -119,7 +118,10 @@ impl Ofproto {
                 reject_secondary(c)?;
                 c.bundles.add(*b, now)
             }
-            Body::SetFlowFormat(_) => Ok(()),
+            Body::SetFlowFormat(f) => {
+                c.nxm = f == NXM;
+                Ok(())
+            }
             Body::FlowModTableId(on) => {
                 c.table_id_in_command = on;
                 Ok(())
@@ -145,31 +147,6 @@ impl Ofproto {
             | Body::RoleReply(_)
             | Body::RoleStatus(_)
             | Body::GetAsyncReply(_) => Err(OfError::BrcBadType),
-        }
-    }
-
-    fn features(&self, c: &Connection) -> Features {
-        let v = c.version().unwrap_or(Version::V10);
-        let mut bits =
-            Capabilities::FLOW_STATS | Capabilities::TABLE_STATS | Capabilities::PORT_STATS | Capabilities::QUEUE_STATS;
-        if v <= Version::V11 {
-            bits |= Capabilities::ARP_MATCH_IP;
-        }
-        if v >= Version::V11 {
-            bits |= Capabilities::GROUP_STATS;
-        }
-        if v >= Version::V14 {
-            bits |= Capabilities::BUNDLES;
-        }
-        Features {
-            datapath_id: self.settings.dpid,
-            n_buffers: 0,
-            n_tables: N_VISIBLE_TABLES as u8,
-            auxiliary_id: 0,
-            capabilities: Capabilities(bits),
-            // OUTPUT to ENQUEUE: all twelve of OpenFlow 1.0.
-            actions: 0xfff,
-            ports: if v < Version::V13 { self.ports.values().map(|p| p.desc()).collect() } else { Vec::new() },
         }
     }
 
@@ -266,7 +243,7 @@ impl Ofproto {
                 Reply::PortDesc(all.map(|x| x.desc()).collect())
             }
             Request::TableFeatures(set) if set.is_empty() => {
-                let all = (0..N_VISIBLE_TABLES as u8).map(|t| self.table_features(t)).collect();
+                let all = (0..N_VISIBLE_TABLES as u8).map(|t| table_features(&self.tables, t)).collect();
                 Reply::TableFeatures(all)
             }
             Request::TableFeatures(_) => return Err(OfError::TffcEperm),
@@ -320,25 +297,12 @@ impl Ofproto {
 
     fn aggregate(&mut self, f: &FlowStatsRequest, host: &mut dyn Host) -> Result<AggregateStats, OfError> {
         let rules = self.requested(f, host)?;
-        let hidden = |r: &RuleRef, flag| r.flags.has(flag);
-        let (mut a, mut unknown) = (AggregateStats::default(), (false, false));
-        for r in &rules {
-            a.flows = a.flows.saturating_add(1);
-            match hidden(r, FlowModFlags::NO_PKT_COUNTS) {
-                true => unknown.0 = true,
-                false => a.packets = a.packets.wrapping_add(r.stats.packets()),
-            }
-            match hidden(r, FlowModFlags::NO_BYT_COUNTS) {
-                true => unknown.1 = true,
-                false => a.bytes = a.bytes.wrapping_add(r.stats.bytes()),
-            }
-        }
-        if unknown.0 {
-            a.packets = u64::MAX;
-        }
-        if unknown.1 {
-            a.bytes = u64::MAX;
-        }
+        let sum = |f: fn(&RuleRef) -> u64| rules.iter().map(f).fold(0, u64::wrapping_add);
+        let a = AggregateStats {
+            packets: sum(|r| r.stats.packets()),
+            bytes: sum(|r| r.stats.bytes()),
+            flows: rules.len().min(u32::MAX as usize) as u32,
+        };
         Ok(a)
     }
 
@@ -350,33 +314,7 @@ impl Ofproto {
             let active = t.cls.len().min(u32::MAX as usize) as u32;
             Some(TableStats { table: TableId(id), active, lookups, matched })
         };
-        (0..N_VISIBLE_TABLES as u8).filter_map(|id| Some((stats(id)?, self.table_features(id)))).collect()
-    }
-
-    fn table_features(&self, id: u8) -> TableFeatures {
-        let t = self.tables.table(id);
-        let instructions = TableInstructions {
-            next: (id.saturating_add(1)..N_VISIBLE_TABLES as u8).collect(),
-            // Meter, apply, clear, write, write_metadata, and goto where there is a table to go to.
-            instructions: if usize::from(id) + 1 < N_VISIBLE_TABLES { 0x7e } else { 0x7c },
-            ..TableInstructions::default()
-        };
-        TableFeatures {
-            table: TableId(id),
-            name: t.map(|t| t.name()).filter(|n| !n.is_empty()).unwrap_or_else(|| format!("table{id}")),
-            metadata_match: u64::MAX,
-            metadata_write: u64::MAX,
-            max_entries: t
-                .map(|t| t.max_flows())
-                .filter(|n| *n != usize::MAX)
-                .map_or(MAX_FLOWS_SHOWN, |n| n.min(u32::MAX as usize) as u32),
-            miss: t.map(|t| t.miss()).unwrap_or_default(),
-            supports_eviction: true,
-            supports_vacancy: false,
-            nonmiss: instructions.clone(),
-            table_miss: instructions,
-            ..TableFeatures::default()
-        }
+        (0..N_VISIBLE_TABLES as u8).filter_map(|id| Some((stats(id)?, table_features(&self.tables, id)))).collect()
     }
 
     fn port_stats(
@@ -388,7 +326,7 @@ impl Ofproto {
         host: &mut dyn Host,
     ) -> Result<(), OfError> {
         let id = self.id();
-        // LOCAL sorts last by number but is reported first.
+        // LOCAL has the greatest number but is reported first.
         let mut ports: Vec<_> = self.ports.values().filter(|p| port == OfPort::NONE || p.view.ofp == port).collect();
         ports.sort_by_key(|p| (p.view.ofp != OfPort::LOCAL, p.view.ofp));
         let all: Vec<_> = ports
@@ -399,11 +337,7 @@ impl Ofproto {
                 Some(s)
             })
             .collect();
-        let n = all.len().div_ceil(PORTS_PER_REPLY).max(1);
-        for i in 0..n {
-            let part = all.iter().skip(i * PORTS_PER_REPLY).take(PORTS_PER_REPLY).copied().collect();
-            c.reply(xid, Body::MultipartReply(Multipart { more: i + 1 < n, body: Reply::Port(part) }));
-        }
+        c.reply(xid, Body::MultipartReply(Multipart { more: false, body: Reply::Port(all) }));
         Ok(())
     }
 

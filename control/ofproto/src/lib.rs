@@ -7,6 +7,7 @@ mod bridge;
 mod bundle;
 pub mod conn;
 pub mod dump;
+mod features;
 mod flow_mod;
 mod handle;
 pub mod host;

@@ -12,12 +12,10 @@ use crate::view::BridgeId;
 #[derive(Clone, Debug)]
 pub struct PacketInJob {
     pub bridge: BridgeId,
-    /// Packet, reason, metadata; how much of the packet goes depends on the connection.
+    /// Packet, reason, metadata.
     pub packet_in: PacketIn,
     /// Only for connections with this id; 0 is the default.
     pub controller_id: u16,
-    /// What the action allows; ignored for misses, for which each connection has its own limit.
-    pub max_len: u16,
 }
 
 /// Packets and bytes that may wait for control.
@@ -78,7 +76,6 @@ mod tests {
             bridge: BridgeId(0),
             packet_in: PacketIn { packet: vec![0; len], ..PacketIn::default() },
             controller_id: 0,
-            max_len: 0,
         }
     }
 

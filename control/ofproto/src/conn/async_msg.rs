@@ -103,7 +103,11 @@ impl Connection {
             }
             Async::FlowRemoved(f) => {
                 if self.wants(|m| m.flow_removed, f.reason as u32) {
-                    self.send_async(Body::FlowRemoved(f.clone()));
+                    self.send_async(if self.nxm {
+                        Body::NxFlowRemoved(f.clone())
+                    } else {
+                        Body::FlowRemoved(f.clone())
+                    });
                 }
             }
         }
@@ -114,29 +118,17 @@ impl Connection {
         self.kind() != Kind::Snoop && self.controller_id == 0 && self.version().is_none_or(|v| v < Version::V13)
     }
 
-    /// Sends a packet, or what this connection wants of it.
-    pub(crate) fn packet_in(&mut self, p: &PacketIn, controller_id: u16, max_len: u16, now: Nanos) {
+    /// Sends a packet if this connection wants it. Always all of it: there are no buffers that the
+    /// rest could come from, so that neither `max_len` nor `miss_send_len` cuts.
+    pub(crate) fn packet_in(&mut self, p: &PacketIn, controller_id: u16, now: Nanos) {
         let Some(v) = self.version() else { return };
         if self.controller_id != controller_id || p.reason == PacketInReason::ImplicitMiss && !self.wants_miss() {
             return;
         }
         let reason = wire_reason(p.reason, v);
-        if !self.wants(|m| m.packet_in, reason as u32) {
-            return;
+        if self.wants(|m| m.packet_in, reason as u32) {
+            let total_len = p.total_len.max(p.packet.len() as u32);
+            self.send_packet_in(PacketIn { reason, total_len, ..p.clone() }, now);
         }
-        let is_miss = matches!(reason, PacketInReason::NoMatch | PacketInReason::InvalidTtl)
-            && p.reason != PacketInReason::ExplicitMiss;
-        let limit = if is_miss { self.miss_send_len } else { max_len };
-        let keep = p.packet.len().min(usize::from(limit));
-        let cut = PacketIn {
-            packet: p.packet[..keep].to_vec(),
-            total_len: p.total_len.max(p.packet.len() as u32),
-            reason,
-            metadata: p.metadata,
-            userdata: p.userdata.clone(),
-            continuation: p.continuation.clone(),
-            ..PacketIn { buffer_id: p.buffer_id, table: p.table, cookie: p.cookie, ..PacketIn::default() }
-        };
-        self.send_packet_in(cut, now);
     }
 }

@@ -11,8 +11,9 @@ mod set;
 mod wire;
 
 use fv_core::Nanos;
+use fv_openflow::framing::Negotiator;
 use fv_openflow::msg::packet::PacketIn;
-use fv_openflow::msg::session::{ErrorKind, ErrorMsg, Hello};
+use fv_openflow::msg::session::{ErrorKind, ErrorMsg};
 use fv_openflow::msg::{Body, Message, PacketInFormat, Role};
 use fv_openflow::{OfError, Version, VersionSet};
 
@@ -80,6 +81,8 @@ pub struct Connection {
     pub(crate) miss_send_len: u16,
     pub(crate) invalid_ttl: bool,
     pub(crate) table_id_in_command: bool,
+    /// OpenFlow 1.0 with Nicira's form of matches.
+    pub(crate) nxm: bool,
     pub(crate) dump: Option<Dump>,
     pub(crate) bundles: Bundles,
     packet_ins: PacketIns,
@@ -118,6 +121,7 @@ impl Connection {
             miss_send_len: if kind == Kind::Primary { 128 } else { 0 },
             invalid_ttl: false,
             table_id_in_command: false,
+            nxm: false,
             dump: None,
             bundles: Bundles::default(),
             packet_ins: PacketIns::default(),
@@ -128,9 +132,7 @@ impl Connection {
             admitted: false,
             copies: None,
         };
-        if let Some(v) = allowed.highest() {
-            c.tx = wire::encode(&Message::new(v, 1, Body::Hello(Hello { versions: allowed })));
-        }
+        c.tx = Negotiator::new(allowed).hello(1);
         c
     }
 
@@ -249,21 +251,11 @@ impl Connection {
 
     /// The first message must be a hello; the highest common version is spoken from then on.
     fn negotiate(&mut self, frame: &[u8]) {
-        let Some(peer) = wire::hello_versions(frame) else {
-            self.close(Closed::Protocol);
-            return;
-        };
-        match self.allowed.and(peer).highest() {
-            Some(v) => self.version = Some(v),
-            None => {
-                // In a version that the peer can read, if there is any.
-                let v = self.allowed.iter().filter(|v| v.wire() <= frame[0]).last().or(self.allowed.highest());
-                if let Some(v) = v {
-                    let text =
-                        format!("We support {}, you support {}.", versions_text(self.allowed), versions_text(peer));
-                    let msg = ErrorMsg { error: ErrorKind::Known(OfError::HfcIncompatible), data: text.into_bytes() };
-                    self.tx.extend(wire::encode(&Message::new(v, xid_of(frame), Body::Error(msg))));
-                }
+        match Negotiator::new(self.allowed).peer(frame) {
+            Ok(v) => self.version = Some(v),
+            Err(failed) => {
+                log::debug!("{}: {}", self.name, failed.reason);
+                self.tx.extend(failed.reply);
                 self.close(Closed::Version);
             }
         }
@@ -277,9 +269,7 @@ impl Connection {
 
     /// An error reply with the message that caused it.
     pub(crate) fn error(&mut self, xid: u32, error: OfError, frame: &[u8]) {
-        let Some(v) = self.version else { return };
         let data = frame[..frame.len().min(wire::MAX_ERROR_DATA)].to_vec();
-        let error = if error.code(v).is_some() { error } else { OfError::NxBrcUnencodableError };
         let msg = ErrorMsg { error: ErrorKind::Known(error), data };
         self.reply(xid, Body::Error(msg));
     }
@@ -388,14 +378,5 @@ pub(crate) fn xid_of(frame: &[u8]) -> u32 {
     match frame {
         [_, _, _, _, a, b, c, d, ..] => u32::from_be_bytes([*a, *b, *c, *d]),
         _ => 0,
-    }
-}
-
-fn versions_text(v: VersionSet) -> String {
-    let all: Vec<_> = (1..32).filter(|b| v.0 >> b & 1 != 0).map(|b| format!("0x{b:02x}")).collect();
-    match all.len() {
-        0 => "no version".into(),
-        1 => format!("version {}", all[0]),
-        _ => format!("versions {}", all.join(", ")),
     }
 }

@@ -208,7 +208,7 @@ impl Conns {
     }
 
     pub(crate) fn packet_in(&mut self, j: &PacketInJob, now: Nanos) {
-        self.iter_mut().for_each(|c| c.packet_in(&j.packet_in, j.controller_id, j.max_len, now));
+        self.iter_mut().for_each(|c| c.packet_in(&j.packet_in, j.controller_id, now));
     }
 
     pub fn any_controller_connected(&self) -> bool {

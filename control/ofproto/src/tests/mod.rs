@@ -1,3 +1,4 @@
+mod conn;
 mod flows;
 
 use std::sync::Arc;

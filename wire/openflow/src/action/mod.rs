@@ -197,8 +197,8 @@ pub enum PacketInReason {
     ActionSet = 3,
     Group = 4,
     PacketOut = 5,
-    ExplicitMiss = 32,
-    ImplicitMiss = 33,
+    ExplicitMiss = 6,
+    ImplicitMiss = 7,
 }
 
 /// `controller(...)`.

@@ -1,0 +1,405 @@
+//! Connections: sequences of messages in, messages out.
+
+use fv_core::OfPort;
+use fv_flow::Match;
+use fv_openflow::msg::codec::{DecodeCx, RawHeader};
+use fv_openflow::msg::flow::{FlowMod, FlowModCommand, FlowModFlags, FlowStatsRequest};
+use fv_openflow::msg::packet::{PacketIn, PacketInReason};
+use fv_openflow::msg::session::{Config, ErrorKind, Hello};
+use fv_openflow::msg::stats::{Multipart, Reply, Request};
+use fv_openflow::msg::{Body, Message, PacketInFormat, PortReason, Role, RoleMsg};
+use fv_openflow::{Version, VersionSet};
+
+use super::*;
+use crate::conn::{MAX_RX, TX_MAX};
+
+struct Net {
+    o: Ofproto,
+    host: FakeHost,
+    now: Nanos,
+}
+
+impl Net {
+    fn new() -> Net {
+        Net { o: bridge(true), host: FakeHost::default(), now: at(0) }
+    }
+
+    fn turn(&mut self) {
+        while self.o.turn(self.now, 100, &mut self.host).more {}
+    }
+
+    /// A connection that has negotiated `v`; its greeting is read.
+    fn open(&mut self, kind: Kind, v: Version) -> ConnId {
+        let id = self.o.connect(kind, "tcp:c", self.now);
+        self.send(id, v, Body::Hello(Hello { versions: VersionSet::of(v) }));
+        self.turn();
+        assert!(matches!(self.read(id)[0].body, Body::Hello(_)));
+        assert_eq!(self.o.connection(id).unwrap().version(), Some(v));
+        id
+    }
+
+    fn send(&mut self, id: ConnId, v: Version, body: Body) {
+        let bytes = Message::new(v, 7, body).encode().unwrap();
+        self.o.receive(id, &bytes, self.now);
+    }
+
+    /// What is in the output; it is taken.
+    fn read(&mut self, id: ConnId) -> Vec<Message> {
+        let out = self.o.connection(id).unwrap().output().to_vec();
+        self.o.sent(id, out.len());
+        let mut v = Vec::new();
+        let mut b = &out[..];
+        while let Some(h) = RawHeader::peek(b) {
+            let (frame, rest) = b.split_at(usize::from(h.len));
+            v.push(Message::decode(frame, &DecodeCx::default()).unwrap());
+            b = rest;
+        }
+        v
+    }
+
+    /// Sends and returns the answers.
+    fn ask(&mut self, id: ConnId, v: Version, body: Body) -> Vec<Body> {
+        self.send(id, v, body);
+        self.turn();
+        self.read(id).into_iter().map(|m| m.body).collect()
+    }
+}
+
+fn error_of(b: &[Body]) -> Option<OfError> {
+    b.iter().find_map(|b| match b {
+        Body::Error(e) => match e.error {
+            ErrorKind::Known(e) => Some(e),
+            ErrorKind::Unknown(_) => None,
+        },
+        _ => None,
+    })
+}
+
+fn add_flow(priority: u16) -> Body {
+    Body::FlowMod(Box::new(FlowMod {
+        priority,
+        table: 0,
+        flags: FlowModFlags::SEND_FLOW_REM,
+        actions: output(1),
+        ..FlowMod::default()
+    }))
+}
+
+fn packet_in(o: &mut Ofproto, reason: PacketInReason, len: usize, now: Nanos) {
+    let packet_in = PacketIn {
+        packet: vec![0x55; len],
+        total_len: len as u32,
+        reason,
+        metadata: on_port(1),
+        ..PacketIn::default()
+    };
+    o.packet_in(&PacketInJob { bridge: o.id(), packet_in, controller_id: 0 }, now);
+}
+
+#[test]
+fn the_highest_common_version_is_spoken() {
+    for v in Version::ALL {
+        let mut n = Net::new();
+        let id = n.open(Kind::Service, v);
+        let b = n.ask(id, v, Body::EchoRequest(vec![1, 2, 3]));
+        assert_eq!(b, [Body::EchoReply(vec![1, 2, 3])]);
+    }
+}
+
+#[test]
+fn no_common_version_is_an_error_and_the_end() {
+    let mut n = Net::new();
+    n.o.set_settings(Settings { versions: VersionSet::of(Version::V13), ..n.o.settings().clone() }, at(0));
+    let id = n.o.connect(Kind::Service, "x", at(0));
+    n.read(id);
+    let b = n.ask(id, Version::V10, Body::Hello(Hello { versions: VersionSet::of(Version::V10) }));
+    assert_eq!(error_of(&b), Some(OfError::HfcIncompatible));
+    assert_eq!(n.o.closed(id), Some(Closed::Version));
+}
+
+#[test]
+fn what_is_not_a_hello_first_closes() {
+    let mut n = Net::new();
+    let id = n.o.connect(Kind::Service, "x", at(0));
+    n.send(id, Version::V13, Body::BarrierRequest);
+    n.turn();
+    assert_eq!(n.o.closed(id), Some(Closed::Version));
+}
+
+#[test]
+fn bad_bytes_get_errors_and_the_connection_stays() {
+    let mut n = Net::new();
+    let id = n.open(Kind::Service, Version::V13);
+    // A type that does not exist, and a flow-mod that is too short.
+    for (kind, want) in [(99, OfError::BrcBadType), (14, OfError::BrcBadLen)] {
+        let frame = [4, kind, 0, 12, 0, 0, 0, 9, 1, 2, 3, 4];
+        n.o.receive(id, &frame, n.now);
+        n.turn();
+        let m = n.read(id).remove(0);
+        assert_eq!(m.xid, 9);
+        let Body::Error(e) = &m.body else { panic!("{m:?}") };
+        assert_eq!((e.error, &e.data[..]), (ErrorKind::Known(want), &frame[..]));
+    }
+    assert_eq!(n.ask(id, Version::V13, Body::BarrierRequest), [Body::BarrierReply]);
+    // Another version, and a length less than a header's, are the end.
+    n.o.receive(id, &[1, 2, 0, 8, 0, 0, 0, 1], n.now);
+    n.turn();
+    assert_eq!(n.o.closed(id), Some(Closed::Protocol));
+    let id = n.open(Kind::Service, Version::V13);
+    n.o.receive(id, &[4, 2, 0, 7, 0, 0, 0, 1], n.now);
+    n.turn();
+    assert_eq!(n.o.closed(id), Some(Closed::Protocol));
+}
+
+#[test]
+fn messages_may_come_in_pieces() {
+    let mut n = Net::new();
+    let id = n.open(Kind::Service, Version::V13);
+    let mut bytes = Message::new(Version::V13, 7, add_flow(5)).encode().unwrap();
+    bytes.extend(Message::new(Version::V13, 8, Body::BarrierRequest).encode().unwrap());
+    for b in bytes {
+        n.o.receive(id, &[b], n.now);
+        n.turn();
+    }
+    assert!(matches!(n.read(id)[..], [Message { xid: 8, body: Body::BarrierReply, .. }]));
+    assert_eq!(n.o.tables().flow_count(), 1);
+}
+
+#[test]
+fn services_hear_nothing_unasked() {
+    let mut n = Net::new();
+    let v = Version::V10;
+    let (primary, service) = (n.open(Kind::Primary, v), n.open(Kind::Service, v));
+    let down = PortSpec { link_up: false, ..n.o.ports[&OfPort(1)].spec.clone() };
+    let up = PortSpec { link_up: true, ..down.clone() };
+    n.o.set_port(down, n.now);
+    packet_in(&mut n.o, PacketInReason::NoMatch, 60, n.now);
+    n.turn();
+    assert_eq!(n.read(primary).len(), 2);
+    assert!(n.read(service).is_empty());
+    let cfg = Config { miss_send_len: 128, ..Config::default() };
+    n.ask(service, v, Body::SetConfig(cfg));
+    n.o.set_port(up, n.now);
+    n.turn();
+    let b = n.read(service);
+    assert!(matches!(&b[0].body, Body::PortStatus(p) if p.reason == PortReason::Modify), "{b:?}");
+}
+
+#[test]
+fn flow_removed_tells_the_last_counters() {
+    let mut n = Net::new();
+    let v = Version::V13;
+    let id = n.open(Kind::Primary, v);
+    n.ask(id, v, add_flow(5));
+    n.o.all_rules().iter().for_each(|r| r.credit(3, 300, at(1), 0));
+    n.now = at(2);
+    let delete = FlowMod { command: FlowModCommand::Delete, table: 0xff, ..FlowMod::default() };
+    let b = n.ask(id, v, Body::FlowMod(Box::new(delete)));
+    let [Body::FlowRemoved(f)] = &b[..] else { panic!("{b:?}") };
+    assert_eq!((f.packets, f.bytes, f.duration_s, f.priority), (3, 300, 2, 5));
+    assert!(n.host.pulls > 0);
+}
+
+#[test]
+fn packet_ins_by_version_and_reason() {
+    use PacketInReason as R;
+    let wants = |v, reason| {
+        let mut n = Net::new();
+        let id = n.open(Kind::Primary, v);
+        packet_in(&mut n.o, reason, 60, at(0));
+        n.turn();
+        let got = n.read(id);
+        got.into_iter().find_map(|m| match m.body {
+            Body::PacketIn(p) => Some((p.reason, p.packet.len(), p.total_len)),
+            _ => None,
+        })
+    };
+    assert_eq!(wants(Version::V10, R::Action), Some((R::Action, 60, 60)));
+    assert_eq!(wants(Version::V10, R::ImplicitMiss), Some((R::NoMatch, 60, 60)));
+    assert_eq!(wants(Version::V13, R::ImplicitMiss), None);
+    assert_eq!(wants(Version::V13, R::ExplicitMiss), Some((R::NoMatch, 60, 60)));
+    assert_eq!(wants(Version::V13, R::Group), Some((R::Action, 60, 60)));
+    assert_eq!(wants(Version::V14, R::Group), Some((R::Group, 60, 60)));
+    assert_eq!(wants(Version::V13, R::InvalidTtl), None);
+}
+
+/// A packet that does not fit a message is cut, and its length is told (as far as the version can).
+#[test]
+fn giant_packet_ins_are_cut() {
+    for format in [PacketInFormat::Standard, PacketInFormat::Nxt, PacketInFormat::Nxt2] {
+        for v in [Version::V10, Version::V13] {
+            let mut n = Net::new();
+            let id = n.open(Kind::Primary, v);
+            n.ask(id, v, Body::SetPacketInFormat(format));
+            packet_in(&mut n.o, PacketInReason::Action, 65_535, at(0));
+            let out = n.o.connection(id).unwrap().output().to_vec();
+            let h = RawHeader::peek(&out).unwrap();
+            assert_eq!(usize::from(h.len), out.len());
+            assert!(out.len() > 64_000, "{}", out.len());
+        }
+    }
+}
+
+#[test]
+fn the_packet_in_queue_is_bounded() {
+    let mut n = Net::new();
+    n.o.set_settings(Settings { controller_queue_size: 10, ..n.o.settings().clone() }, at(0));
+    let id = n.open(Kind::Primary, Version::V13);
+    for _ in 0..1000 {
+        packet_in(&mut n.o, PacketInReason::Action, 30_000, at(0));
+    }
+    let mut count = 0;
+    loop {
+        let got = n.read(id);
+        if got.is_empty() {
+            break;
+        }
+        count += got.len();
+    }
+    assert!((10..=13).contains(&count), "{count}");
+    assert_eq!(n.o.closed(id), None);
+}
+
+/// A controller that sends requests but reads nothing is stopped, and others are served.
+#[test]
+fn a_peer_that_does_not_read_delays_nobody() {
+    let mut n = Net::new();
+    let v = Version::V13;
+    let (deaf, other) = (n.open(Kind::Service, v), n.open(Kind::Service, v));
+    let echo = Message::new(v, 1, Body::EchoRequest(vec![0; 60_000])).encode().unwrap();
+    let mut sent = 0;
+    while n.o.connection(deaf).unwrap().wants_read() && sent < 1000 {
+        n.o.receive(deaf, &echo, n.now);
+        n.turn();
+        sent += 1;
+    }
+    assert!(sent < 100, "{sent}");
+    let c = n.o.connection(deaf).unwrap();
+    assert!(c.output().len() < TX_MAX && MAX_RX < TX_MAX);
+    assert_eq!(n.ask(other, v, Body::BarrierRequest), [Body::BarrierReply]);
+}
+
+/// Messages that are not asked for cannot pile up without end either.
+#[test]
+fn a_backlog_of_asynchronous_messages_disconnects() {
+    let mut n = Net::new();
+    let id = n.open(Kind::Primary, Version::V13);
+    let mut spec = n.o.ports[&OfPort(1)].spec.clone();
+    for i in 0..300_000u32 {
+        spec.link_up = i % 2 == 0;
+        n.o.set_port(spec.clone(), n.now);
+        if i % 1000 == 0 {
+            n.turn();
+        }
+        if n.o.closed(id).is_some() {
+            break;
+        }
+    }
+    assert_eq!(n.o.closed(id), Some(Closed::Backlog));
+}
+
+/// One connection's bulk does not starve another's echo, nor its own turn end late.
+#[test]
+fn a_turn_is_bounded_and_fair() {
+    let mut n = Net::new();
+    let v = Version::V13;
+    let (bulk, other) = (n.open(Kind::Service, v), n.open(Kind::Service, v));
+    let flow = |i: u16| Message::new(v, 1, add_flow(i)).encode().unwrap();
+    for i in 0..1000 {
+        n.o.receive(bulk, &flow(i), n.now);
+    }
+    n.send(other, v, Body::EchoRequest(vec![]));
+    let t = n.o.turn(n.now, 64, &mut n.host);
+    assert!(t.more);
+    assert!(n.o.tables().flow_count() <= 64);
+    assert!(matches!(n.read(other)[..], [Message { body: Body::EchoReply(_), .. }]));
+    n.turn();
+    assert_eq!(n.o.tables().flow_count(), 1000);
+}
+
+#[test]
+fn long_dumps_come_in_parts() {
+    let mut n = Net::new();
+    let v = Version::V13;
+    let id = n.open(Kind::Service, v);
+    for i in 0..5000 {
+        let fm = FlowMod { match_: on_port(i), table: 0, actions: output(1), ..FlowMod::default() };
+        n.o.flow_mod(n.now, &fm).unwrap();
+    }
+    let all = Request::Flow(Box::new(FlowStatsRequest::default()));
+    let b = n.ask(id, v, Body::MultipartRequest(Multipart { more: false, body: all }));
+    let mut flows = 0;
+    for (i, m) in b.iter().enumerate() {
+        let Body::MultipartReply(Multipart { more, body: Reply::Flow(f) }) = m else { panic!("{m:?}") };
+        assert_eq!(*more, i + 1 < b.len());
+        flows += f.len();
+    }
+    assert_eq!(flows, 5000);
+    assert!(b.len() > 5);
+}
+
+#[test]
+fn roles() {
+    let mut n = Net::new();
+    let v = Version::V13;
+    let (a, b) = (n.open(Kind::Primary, v), n.open(Kind::Primary, v));
+    let ask = |role, generation_id| Body::RoleRequest(RoleMsg { role, generation_id });
+    n.ask(a, v, ask(Role::Primary, Some(5)));
+    n.ask(b, v, ask(Role::Primary, Some(6)));
+    assert_eq!(n.o.connection(a).unwrap().role(), Role::Secondary);
+    assert_eq!(error_of(&n.ask(a, v, add_flow(1))), Some(OfError::BrcIsSecondary));
+    assert_eq!(error_of(&n.ask(a, v, ask(Role::Primary, Some(5)))), Some(OfError::RrfcStale));
+    packet_in(&mut n.o, PacketInReason::Action, 60, at(0));
+    assert_eq!((n.read(a).len(), n.read(b).len()), (0, 1));
+}
+
+#[test]
+fn idle_controllers_are_probed() {
+    let mut n = Net::new();
+    let spec = ControllerSpec { target: "tcp:c".into(), probe_interval: at(5) - at(0), rate_limit: None };
+    n.o.set_controllers(vec![spec], n.now);
+    let id = n.open(Kind::Primary, Version::V13);
+    n.now = at(5);
+    n.turn();
+    assert!(matches!(n.read(id)[..], [Message { body: Body::EchoRequest(_), .. }]));
+    n.send(id, Version::V13, Body::EchoReply(vec![]));
+    n.now = at(9);
+    n.turn();
+    assert_eq!((n.read(id).len(), n.o.closed(id)), (0, None));
+    n.now = at(10);
+    n.turn();
+    n.now = at(15);
+    n.turn();
+    assert_eq!(n.o.closed(id), Some(Closed::Inactive));
+}
+
+#[test]
+fn a_snoop_sees_what_the_controller_says_and_hears() {
+    let mut n = Net::new();
+    let v = Version::V13;
+    let (c, s) = (n.open(Kind::Primary, v), n.open(Kind::Snoop, v));
+    n.ask(c, v, Body::BarrierRequest);
+    let seen: Vec<_> = n.read(s).into_iter().map(|m| m.body).collect();
+    assert_eq!(seen, [Body::BarrierRequest, Body::BarrierReply]);
+    // It is not obeyed.
+    n.send(s, v, add_flow(1));
+    n.turn();
+    assert_eq!(n.o.tables().flow_count(), 0);
+}
+
+#[test]
+fn packet_out_sees_the_flows_before_it() {
+    use fv_openflow::msg::packet::PacketOut;
+    let mut n = Net::new();
+    let v = Version::V10;
+    let id = n.open(Kind::Service, v);
+    let mut metadata = Match::default();
+    metadata.set_in_port(OfPort::CONTROLLER);
+    let p = PacketOut { packet: vec![0; 60], buffer_id: u32::MAX, metadata, actions: output(1) };
+    n.send(id, v, add_flow(1));
+    n.send(id, v, Body::PacketOut(Box::new(p.clone())));
+    n.turn();
+    assert_eq!((n.host.packets.len(), n.o.tables().flow_count()), (1, 1));
+    let b = n.ask(id, v, Body::PacketOut(Box::new(PacketOut { buffer_id: 3, packet: vec![], ..p })));
+    assert_eq!(error_of(&b), Some(OfError::BrcBufferUnknown));
+}
