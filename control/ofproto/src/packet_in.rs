@@ -16,6 +16,8 @@ pub struct PacketInJob {
     pub packet_in: PacketIn,
     /// Only for connections with this id; 0 is the default.
     pub controller_id: u16,
+    /// What the action says; nothing is cut by it, as there are no buffers that hold the rest.
+    pub max_len: u16,
 }
 
 /// Packets and bytes that may wait for control.
@@ -76,6 +78,7 @@ mod tests {
             bridge: BridgeId(0),
             packet_in: PacketIn { packet: vec![0; len], ..PacketIn::default() },
             controller_id: 0,
+            max_len: u16::MAX,
         }
     }
 

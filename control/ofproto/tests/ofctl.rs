@@ -95,3 +95,97 @@ fn output_equals_the_recorded() {
     }
     assert!(wrong.is_empty(), "{wrong}");
 }
+
+/// A running `ovs-ofctl monitor`, read line by line.
+struct Monitor {
+    child: std::process::Child,
+    lines: std::sync::mpsc::Receiver<String>,
+}
+
+impl Monitor {
+    fn start(s: &Server, args: &str) -> Monitor {
+        let mut c = s.ofctl();
+        c.args(args.split_whitespace()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = c.spawn().unwrap();
+        let out = child.stderr.take().unwrap();
+        let (tx, lines) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            for l in std::io::BufRead::lines(std::io::BufReader::new(out)).map_while(Result::ok) {
+                if tx.send(clean(&l).concat()).is_err() {
+                    break;
+                }
+            }
+        });
+        Monitor { child, lines }
+    }
+
+    /// Repeats `cause` until a line begins with `start`: a monitor that is still setting itself up
+    /// throws away what it hears.
+    fn expect(&self, start: &str, cause: impl Fn()) -> String {
+        let mut seen = Vec::new();
+        for _ in 0..200 {
+            cause();
+            while let Ok(l) = self.lines.recv_timeout(std::time::Duration::from_millis(100)) {
+                if l.starts_with(start) {
+                    return l;
+                }
+                seen.push(l);
+            }
+        }
+        panic!("no line {start:?} in {seen:#?}");
+    }
+}
+
+impl Drop for Monitor {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn monitors_hear_what_happens() {
+    use fv_core::OfPort;
+    use fv_ofproto::PacketInJob;
+    use fv_openflow::msg::packet::{PacketIn, PacketInReason};
+
+    let cases = [
+        (
+            "-P nxt_packet_in monitor br0 65534 --no-stats",
+            "NXT_PACKET_IN: cookie=0x5 total_len=60 in_port=1 (via action) data_len=60 (unbuffered)",
+            "OFPT_FLOW_REMOVED:  reason=delete ",
+        ),
+        (
+            "monitor br0 65534",
+            "NXT_PACKET_IN2: cookie=0x5 total_len=60 in_port=1 (via action) data_len=60 (unbuffered)",
+            "OFPT_FLOW_REMOVED:  reason=delete ",
+        ),
+        (
+            "-P standard -O OpenFlow13 monitor br0 65534",
+            "OFPT_PACKET_IN (OF1.3): cookie=0x5 total_len=60 in_port=1 (via action) data_len=60 (unbuffered)",
+            "OFPT_FLOW_REMOVED (OF1.3):  reason=delete table_id=7 ",
+        ),
+    ];
+    for (args, packet_in, removed) in cases {
+        let s = Server::start();
+        let m = Monitor::start(&s, args);
+        m.expect(packet_in, || {
+            s.with(|o, _, now| {
+                let mut p = PacketIn {
+                    packet: vec![0; 60],
+                    total_len: 60,
+                    reason: PacketInReason::Action,
+                    cookie: 5,
+                    ..PacketIn::default()
+                };
+                p.metadata.set_in_port(OfPort(1));
+                o.packet_in(&PacketInJob { bridge: o.id(), packet_in: p, controller_id: 0, max_len: 0 }, now);
+            });
+        });
+        assert!(run(&s, "add-flow br0 table=7,send_flow_rem,actions=drop").is_empty());
+        assert!(run(&s, "del-flows br0 table=7").is_empty());
+        assert!(m.expect("OFPT_FLOW_REMOVED", || ()).starts_with(removed));
+        assert!(run(&s, "mod-port br0 p1 no-flood").is_empty());
+        m.expect("OFPT_PORT_STATUS", || ());
+    }
+}

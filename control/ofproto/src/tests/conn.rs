@@ -93,7 +93,7 @@ fn packet_in(o: &mut Ofproto, reason: PacketInReason, len: usize, now: Nanos) {
         metadata: on_port(1),
         ..PacketIn::default()
     };
-    o.packet_in(&PacketInJob { bridge: o.id(), packet_in, controller_id: 0 }, now);
+    o.packet_in(&PacketInJob { bridge: o.id(), packet_in, controller_id: 0, max_len: 20 }, now);
 }
 
 #[test]
@@ -326,7 +326,7 @@ fn long_dumps_come_in_parts() {
         let fm = FlowMod { match_: on_port(i), table: 0, actions: output(1), ..FlowMod::default() };
         n.o.flow_mod(n.now, &fm).unwrap();
     }
-    let all = Request::Flow(Box::new(FlowStatsRequest::default()));
+    let all = Request::Flow(Box::<FlowStatsRequest>::default());
     let b = n.ask(id, v, Body::MultipartRequest(Multipart { more: false, body: all }));
     let mut flows = 0;
     for (i, m) in b.iter().enumerate() {

@@ -57,7 +57,6 @@ pub struct Server {
     jobs: Option<Sender<Job>>,
     wake: UnixStream,
     thread: Option<JoinHandle<()>>,
-    pub clock: Clock,
 }
 
 fn bridge(now: Nanos, settings: Settings) -> Ofproto {
@@ -87,10 +86,9 @@ impl Server {
         let clock = Clock::new();
         let mgmt = listen(&dir, "br0.mgmt");
         let snoop = listen(&dir, "br0.snoop");
-        let c = clock.clone();
         let thread =
-            std::thread::spawn(move || serve(&[(mgmt, Kind::Service), (snoop, Kind::Snoop)], &todo, &woken, &c));
-        Server { dir, _tmp: tmp, jobs: Some(jobs), wake, thread: Some(thread), clock }
+            std::thread::spawn(move || serve(&[(mgmt, Kind::Service), (snoop, Kind::Snoop)], &todo, &woken, &clock));
+        Server { dir, _tmp: tmp, jobs: Some(jobs), wake, thread: Some(thread) }
     }
 
     /// Runs `f` on the bridge, in its thread, and waits for it.
