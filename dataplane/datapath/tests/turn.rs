@@ -316,3 +316,72 @@ fn misses_beyond_the_budget_wait_in_order() {
     turn(&dp);
     assert_eq!(dev[1].sent().len(), 1, "the control thread has the queue now");
 }
+
+mod random {
+    use super::*;
+    use fv_dpif::action::{HashAlg, Masked, SetField};
+    use proptest::prelude::*;
+
+    fn action() -> impl Strategy<Value = DpAction> {
+        let ttl = Masked { value: 9, mask: 255 };
+        let (none, tos) = (Masked::default(), Masked::default());
+        let simple = prop_oneof![
+            4 => (1u32..6).prop_map(output),
+            1 => Just(DpAction::PushVlan { tpid: 0x8100, tci: 0x1007 }),
+            1 => Just(DpAction::PopVlan),
+            1 => Just(DpAction::PushMpls { lse: 0x1140, eth_type: 0x8847 }),
+            1 => Just(DpAction::PopMpls { eth_type: 0x800 }),
+            1 => Just(DpAction::PopEth),
+            1 => Just(DpAction::PushEth { src: [2; 6], dst: [4; 6] }),
+            1 => Just(DpAction::Set(SetField::Ipv4 { src: none, dst: none, tos, ttl })),
+            2 => (1u32..4).prop_map(|id| DpAction::Recirc(RecircId(id))),
+            1 => Just(DpAction::Hash(HashAlg::SymL4 { basis: 1 })),
+            1 => Just(DpAction::CtClear),
+            1 => Just(DpAction::Ct(Box::default())),
+            1 => (14u32..80).prop_map(DpAction::Trunc),
+            1 => Just(DpAction::TunnelPop(DpPort(1))),
+            1 => Just(DpAction::Drop(1)),
+            1 => Just(DpAction::Userspace {
+                what: Userspace::Data(vec![]), pid: 0, with_actions: false, tunnel_out_port: None,
+            }),
+        ];
+        simple.prop_recursive(3, 16, 4, |inner| {
+            let list = proptest::collection::vec(inner, 0..4);
+            prop_oneof![
+                list.clone().prop_map(DpAction::Clone),
+                list.clone().prop_map(|exception| DpAction::DecTtl { exception }),
+                (any::<u32>(), list.clone())
+                    .prop_map(|(probability, actions)| DpAction::Sample { probability, actions }),
+                (40u16..80, list.clone(), list)
+                    .prop_map(|(size, greater, less_equal)| { DpAction::CheckPktLen { size, greater, less_equal } }),
+            ]
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// Whatever programs do, every packet ends in exactly one place.
+        #[test]
+        fn packets_are_conserved(
+            programs in proptest::collection::vec(proptest::collection::vec(action(), 0..6), 4),
+            packets in proptest::collection::vec((0u32..6, 14usize..60), 1..40),
+            install: bool,
+        ) {
+            let (dp, dev) = switch(3);
+            let control = Control::new(move |key| Verdict::Forward {
+                program: program(programs[key.base.recirc_id as usize % 4].clone()),
+                mask: dst_mask(),
+                install,
+            });
+            dp.set_upcall_handler(Some(control));
+            for (dst, len) in &packets {
+                let frame = udp(*dst, 0);
+                dev[*dst as usize % 3].inject(if dst % 2 == 0 { &frame } else { &frame[..*len] });
+            }
+            turn(&dp);
+            check_conserved(&dp);
+            prop_assert_eq!(total(&dp, Stat::Received), packets.len() as u64);
+        }
+    }
+}

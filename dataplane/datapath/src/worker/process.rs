@@ -92,6 +92,7 @@ impl Worker {
         let s = &mut *self.scratch;
         s.batch += 1;
         let (mut groups, mut missed) = (0, 0);
+        let (mut cache_hits, mut subtable_hits, mut tried_sum) = (0, 0, 0);
         self.table.lookup_burst(&s.probes[..n], &mut s.found[..n]);
         for i in 0..n {
             let found = s.found[i];
@@ -101,7 +102,11 @@ impl Worker {
                 missed += 1;
                 continue;
             };
-            count_found(&self.env.stats, found);
+            // Summed here: a counter in memory would be a chain of stores through the burst.
+            match found {
+                Found::Subtable(_, tried) => (subtable_hits, tried_sum) = (subtable_hits + 1, tried_sum + tried),
+                _ => cache_hits += 1,
+            }
             let bytes = s.slots[i].as_ref().map_or(0, |p| p.len() as u64);
             let tcp_flags = s.probes[i].key.base.tcp_flags.get();
             if entry.batch == s.batch {
@@ -120,6 +125,9 @@ impl Worker {
                 groups += 1;
             }
         }
+        self.env.stats.add(Stat::CacheHit, cache_hits);
+        self.env.stats.add(Stat::SubtableHit, subtable_hits);
+        self.env.stats.add(Stat::SubtableLookups, tried_sum.into());
         (groups, missed)
     }
 
