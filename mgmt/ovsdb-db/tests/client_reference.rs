@@ -91,6 +91,15 @@ fn replica_follows_writes_and_survives_a_restart() {
         br.map("other_config").collect::<Vec<_>>() == [("a", "c"), ("d", "e")] && c.row_count("Interface") == 1
     });
 
+    // Status is replicated, but is no news; configuration is, even with it.
+    p.client.changed();
+    vsctl(&["set", "bridge", "br0", "datapath_version=x"]);
+    p.until("the status", |c| c.first("Bridge").unwrap().str("datapath_version") == "x");
+    assert!(!p.client.changed());
+    vsctl(&["set", "bridge", "br0", "datapath_version=y", "stp_enable=true"]);
+    p.until("both", |c| c.first("Bridge").unwrap().bool("stp_enable"));
+    assert!(p.client.changed() && p.client.first("Bridge").unwrap().str("datapath_version") == "y");
+
     // Writes of ours, with the lock asserted.
     let ovs = p.client.first("Open_vSwitch").unwrap().uuid();
     let br = p.client.first("Bridge").unwrap().uuid();

@@ -170,7 +170,7 @@ proptest! {
         tamper in proptest::collection::vec((any::<u8>(), bends()), 1..30), plain in any::<bool>()
     ) {
         let mut server = Server::new(vec![(Database::new(zoo()), None)]);
-        let config = Config { database: "T".into(), schema: zoo(), tables: vec![], lock: Some("l".into()) };
+        let config = Config { database: "T".into(), schema: zoo(), tables: vec![], quiet: &[], lock: Some("l".into()) };
         let mut client = Client::new(config);
         let writer = server.connection_opened();
         let mut conn = server.connection_opened();

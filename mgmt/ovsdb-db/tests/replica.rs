@@ -25,7 +25,7 @@ struct Replica {
 impl Replica {
     fn new(server: &mut Server, refuse: &'static [&'static str]) -> Replica {
         let schema = zoo();
-        let config = Config { database: "T".into(), schema, tables: Vec::new(), lock: None };
+        let config = Config { database: "T".into(), schema, tables: Vec::new(), quiet: &[], lock: None };
         let mut client = Client::new(config);
         client.connected();
         Replica { client, conn: server.connection_opened(), refuse }

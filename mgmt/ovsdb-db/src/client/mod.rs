@@ -24,15 +24,56 @@ pub struct Config {
     pub schema: Arc<Schema>,
     /// (table, columns); no columns means all. No tables means all tables with all columns.
     pub tables: Vec<(String, Vec<String>)>,
+    /// (table, columns) that are only written here: an update of nothing else is no change.
+    pub quiet: &'static [(&'static str, &'static [&'static str])],
     /// Lock to ask for after each connect; transactions then assert it.
     pub lock: Option<String>,
 }
 
+/// Columns of the switch's database that report and never configure.
+pub const VSWITCH_STATUS: &[(&str, &[&str])] = &[
+    (
+        "Open_vSwitch",
+        &["cur_cfg", "datapath_types", "dpdk_initialized", "dpdk_version", "iface_types", "ovs_version", "statistics"],
+    ),
+    ("Bridge", &["datapath_id", "datapath_version", "rstp_status", "status"]),
+    ("Port", &["bond_active_slave", "rstp_statistics", "rstp_status", "statistics", "status"]),
+    (
+        "Interface",
+        &[
+            "admin_state",
+            "bfd_status",
+            "cfm_fault",
+            "cfm_fault_status",
+            "cfm_flap_count",
+            "cfm_health",
+            "cfm_remote_mpids",
+            "cfm_remote_opstate",
+            "duplex",
+            "error",
+            "ifindex",
+            "lacp_current",
+            "link_resets",
+            "link_speed",
+            "link_state",
+            "mac_in_use",
+            "mtu",
+            "ofport",
+            "statistics",
+            "status",
+        ],
+    ),
+    ("Controller", &["is_connected", "role", "status"]),
+    ("Manager", &["is_connected", "status"]),
+    ("Mirror", &["statistics"]),
+    ("Datapath", &["capabilities", "datapath_version"]),
+];
+
 impl Config {
-    /// Everything of the switch's database.
+    /// Everything of the switch's database; status columns change silently.
     pub fn vswitch() -> Config {
         let schema = fv_ovsdb::vswitch::vswitch_schema();
-        Config { database: schema.name.clone(), schema, tables: Vec::new(), lock: None }
+        Config { database: schema.name.clone(), schema, tables: Vec::new(), quiet: VSWITCH_STATUS, lock: None }
     }
 }
 
@@ -206,12 +247,12 @@ impl Client {
         }
     }
 
-    /// True once after each change of the replica or the lock.
+    /// True once after each change of the replica, quiet columns aside, or the lock.
     pub fn changed(&mut self) -> bool {
         std::mem::replace(&mut self.seen, self.seqno) != self.seqno
     }
 
-    /// Grows with each change of the replica or the lock.
+    /// Grows with each change that `changed` tells.
     pub fn seqno(&self) -> u64 {
         self.seqno
     }
@@ -446,7 +487,7 @@ impl Client {
 
     fn apply(&mut self, updates: &Value, plain: bool) -> Result<(), SessionError> {
         let schema = self.schema.clone();
-        let n = rows::apply_updates(&schema, &mut self.rows, updates, plain).map_err(|e| {
+        let n = rows::apply_updates(&schema, self.config.quiet, &mut self.rows, updates, plain).map_err(|e| {
             // The replica is in between: the next session must start afresh.
             self.last_txn_id = NO_TXN.to_owned();
             SessionError::Update(e)

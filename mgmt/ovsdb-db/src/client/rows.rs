@@ -97,9 +97,11 @@ impl std::fmt::Debug for RowRef<'_> {
     }
 }
 
-/// Applies table updates; returns how many rows changed. Stops at the first one that is wrong.
+/// Applies table updates; returns how many rows changed in more than quiet columns. Stops at the
+/// first update that is wrong.
 pub(super) fn apply_updates(
     schema: &Schema,
+    quiet: &[(&str, &[&str])],
     tables: &mut [BTreeMap<Uuid, Arc<Row>>],
     updates: &Value,
     plain: bool,
@@ -107,61 +109,75 @@ pub(super) fn apply_updates(
     let mut n = 0;
     for (name, rows) in updates.as_object().ok_or("table-updates is not an object")? {
         let t = schema.table(name).ok_or_else(|| format!("update of unknown table {name}"))?;
+        let quiet = quiet.iter().find(|q| q.0 == name).map_or(&[][..], |q| q.1);
         for (uuid, update) in rows.as_object().ok_or("table-update is not an object")? {
             let uuid = parse_uuid(uuid).ok_or_else(|| format!("bad row UUID {uuid}"))?;
             let update = update.as_object().ok_or("row-update is not an object")?;
             let ts = &schema.tables[t];
             let rows = &mut tables[t];
-            let changed = if plain { apply_plain(ts, rows, uuid, update)? } else { apply2(ts, rows, uuid, update)? };
-            n += usize::from(changed);
+            let old = rows.get(&uuid).cloned();
+            let new = if plain { plain_row(ts, &old, uuid, update)? } else { row2(ts, &old, uuid, update)? };
+            n += usize::from(is_loud(ts, quiet, old.as_deref(), new.as_ref()));
+            match new {
+                None => rows.remove(&uuid),
+                Some(row) => rows.insert(uuid, Arc::new(row)),
+            };
         }
     }
     Ok(n)
 }
 
-fn apply_plain(
-    ts: &TableSchema,
-    rows: &mut BTreeMap<Uuid, Arc<Row>>,
-    uuid: Uuid,
-    update: &Map<String, Value>,
-) -> Result<bool, String> {
-    match update.get("new").filter(|v| !v.is_null()) {
-        None => Ok(rows.remove(&uuid).is_some()),
-        Some(new) => {
-            let mut row = rows.get(&uuid).map_or_else(|| ts.default_row(uuid), |r| (**r).clone());
-            for (c, d) in columns(ts, new)? {
-                row[c] = d;
-            }
-            rows.insert(uuid, Arc::new(row));
-            Ok(true)
+/// Rows that come or go are always news.
+fn is_loud(ts: &TableSchema, quiet: &[&str], old: Option<&Row>, new: Option<&Row>) -> bool {
+    match (old, new) {
+        (None, None) => false,
+        (Some(old), Some(new)) => {
+            let differs =
+                |(c, (a, b)): (usize, (&Datum, &Datum))| a != b && !quiet.contains(&ts.columns[c].name.as_str());
+            old.iter().zip(new).enumerate().any(differs)
         }
+        _ => true,
     }
 }
 
-fn apply2(
+/// The row after an update of format 1.
+fn plain_row(
     ts: &TableSchema,
-    rows: &mut BTreeMap<Uuid, Arc<Row>>,
+    old: &Option<Arc<Row>>,
     uuid: Uuid,
     update: &Map<String, Value>,
-) -> Result<bool, String> {
+) -> Result<Option<Row>, String> {
+    let Some(new) = update.get("new").filter(|v| !v.is_null()) else { return Ok(None) };
+    let mut row = old.as_ref().map_or_else(|| ts.default_row(uuid), |r| (**r).clone());
+    for (c, d) in columns(ts, new)? {
+        row[c] = d;
+    }
+    Ok(Some(row))
+}
+
+/// The row after an update of formats 2 and 3.
+fn row2(
+    ts: &TableSchema,
+    old: &Option<Arc<Row>>,
+    uuid: Uuid,
+    update: &Map<String, Value>,
+) -> Result<Option<Row>, String> {
     if update.contains_key("delete") {
-        return Ok(rows.remove(&uuid).is_some());
+        return Ok(None);
     }
     if let Some(new) = update.get("initial").or_else(|| update.get("insert")) {
         let mut row = ts.default_row(uuid);
         for (c, d) in columns(ts, new)? {
             row[c] = d;
         }
-        rows.insert(uuid, Arc::new(row));
-        return Ok(true);
+        return Ok(Some(row));
     }
     let Some(diff) = update.get("modify") else { return Err("row-update2 of unknown kind".into()) };
-    let mut row = rows.get(&uuid).map(|r| (**r).clone()).ok_or("modification of a row that is not there")?;
+    let mut row = old.as_ref().map(|r| (**r).clone()).ok_or("modification of a row that is not there")?;
     for (c, d) in columns(ts, diff)? {
         row[c] = row[c].apply_diff(&d, &ts.columns[c].ty);
     }
-    rows.insert(uuid, Arc::new(row));
-    Ok(true)
+    Ok(Some(row))
 }
 
 /// Values in an update. The server vouches for constraints; differences may break them.
