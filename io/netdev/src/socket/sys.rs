@@ -149,8 +149,10 @@ pub struct RxRing {
     controls: Box<[Control; BURST]>,
     small: [Option<Packet>; BURST],
     large: [Option<Packet>; BURST],
-    /// Slots below have both buffers and vectors that point to them.
+    /// Slots below have had buffers and vectors that point to them.
     ready: usize,
+    /// Slots below may have been filled since.
+    used: usize,
 }
 
 // SAFETY: the raw pointers in `msgs` and `iovs` point only into this value's own heap blocks.
@@ -168,35 +170,35 @@ impl RxRing {
             small: [const { None }; BURST],
             large: [const { None }; BURST],
             ready: 0,
+            used: 0,
         }
     }
 
-    /// Gives the first `n` slots buffers.
+    /// Gives slots below `n` buffers and fresh vectors, where the last call has used theirs. The
+    /// kernel changes a slot only by filling it, so that looking for frames that are not there costs
+    /// the system call alone.
     fn prepare(&mut self, n: usize) {
-        for i in 0..n {
-            if i < self.ready && self.small[i].is_some() && self.large[i].is_some() {
-                continue;
-            }
+        for i in (0..self.used.min(n)).chain(self.ready..n) {
             let small = self.small[i].get_or_insert_with(|| Packet::with_capacity(SMALL));
             let large = self.large[i].get_or_insert_with(|| Packet::with_capacity(LARGE));
             let vnet = &mut self.vnets[i];
             let (s, l) = (&mut small.spare_mut()[..SMALL], &mut large.spare_mut()[SMALL..LARGE]);
             self.iovs[i] = [iov(vnet), iov(s), iov(l)];
-        }
-        self.ready = self.ready.max(n);
-    }
-
-    /// Receives up to `max` frames without waiting and hands each to `take`. Returns their number.
-    pub fn recv(&mut self, fd: BorrowedFd<'_>, max: usize, mut take: impl FnMut(Frame)) -> io::Result<usize> {
-        let max = max.min(BURST);
-        self.prepare(max);
-        for i in 0..max {
             let h = &mut self.msgs[i].msg_hdr;
             h.msg_iov = self.iovs[i].as_mut_ptr();
             h.msg_iovlen = 3;
             h.msg_control = self.controls[i].as_mut_ptr().cast();
             h.msg_controllen = size_of::<Control>();
         }
+        // A shorter call leaves the slots from `n` on as they are.
+        self.ready = self.ready.max(n);
+        self.used = if self.used > n { self.used } else { 0 };
+    }
+
+    /// Receives up to `max` frames without waiting and hands each to `take`. Returns their number.
+    pub fn recv(&mut self, fd: BorrowedFd<'_>, max: usize, mut take: impl FnMut(Frame)) -> io::Result<usize> {
+        let max = max.min(BURST);
+        self.prepare(max);
         // SAFETY: each message's vectors point to a header, buffers and control room of slot i, which
         // live in `self` and are not touched until the call returns.
         let n = unsafe {
@@ -211,6 +213,7 @@ impl RxRing {
         if n < 0 {
             return Err(io::Error::last_os_error());
         }
+        self.used = self.used.max(n as usize);
         for i in 0..n as usize {
             let len = (self.msgs[i].msg_len as usize).saturating_sub(VNET_LEN);
             let cut = self.msgs[i].msg_hdr.msg_flags & libc::MSG_TRUNC != 0;
@@ -230,6 +233,7 @@ impl RxRing {
         if n < 0 {
             return Err(io::Error::last_os_error());
         }
+        self.used = self.used.max(1);
         let len = (n as usize).saturating_sub(VNET_LEN);
         Ok(take_frame(&mut self.small[0], &mut self.large[0], len).map(|packet| Frame {
             packet,
