@@ -13,9 +13,10 @@ use fv_core::ids::OfPort;
 /// What is said of the packet type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Style {
-    /// Ethernet goes without saying.
+    /// Ethernet goes without saying, unless the recirculation id is matched too: only datapath flows
+    /// do that.
     Rule,
-    /// `eth` when the packet type is matched.
+    /// `eth` whenever the packet type is matched.
     Megaflow,
 }
 
@@ -142,7 +143,7 @@ impl Out<'_> {
             if t >> 16 == 1 {
                 self.dl_type = t as u16;
             }
-        } else if style == Style::Megaflow {
+        } else if style == Style::Megaflow || self.m.mask.0.base.recirc_id != 0 {
             self.parts.push("eth".into());
         }
     }
@@ -184,7 +185,9 @@ impl Out<'_> {
         self.ip6("tun_ipv6_src", &t.ipv6_src, &tm.ipv6_src);
         self.ip6("tun_ipv6_dst", &t.ipv6_dst, &tm.ipv6_dst);
         self.dec("tun_gbp_id", t.gbp_id.get(), tm.gbp_id.get(), u16::MAX);
-        self.hex("tun_gbp_flags", t.gbp_flags, tm.gbp_flags, u8::MAX);
+        if tm.gbp_flags != 0 {
+            self.push("tun_gbp_flags", hex(t.gbp_flags.into()));
+        }
         if tm.tos != 0 {
             self.push("tun_tos", format!("{:x}", t.tos));
         }

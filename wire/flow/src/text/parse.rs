@@ -1,7 +1,7 @@
 //! Lists of `key=value` as matches and as exact flows.
 
 use super::{PortLookup, TextError, parse_field_value};
-use crate::field::{Field, FieldValue, Protocols};
+use crate::field::{Field, FieldValue, Prereq, Protocols};
 use crate::key::{FlowKey, Match, eth, ipproto};
 
 /// A protocol's abbreviation: EtherType and IP protocol.
@@ -95,15 +95,19 @@ pub fn parse_field(m: &mut Match, f: Field, value: &str, ports: Option<PortLooku
 pub fn parse_match(s: &str, ports: Option<PortLookup>) -> Result<(Match, Protocols), TextError> {
     let mut m = Match::default();
     let mut protocols = Protocols::ANY;
+    // A field that lives in Ethernet frames says that the packet is one.
+    let mut in_frame = false;
     for (name, value) in pairs(s) {
         if name == "eth" && value.is_none() {
             m.set(Field::PacketType, 0);
         } else if let Some(k) = keyword(name) {
+            in_frame = true;
             m.set_dl_type(k.dl_type);
             if let Some(p) = k.nw_proto {
                 m.set_nw_proto(p);
             }
         } else if let Some(f) = Field::by_name(name) {
+            in_frame |= !matches!(f.info().prereq, Prereq::None | Prereq::Ct);
             protocols &= parse_field(&mut m, f, value.unwrap_or(""), ports)?;
         } else {
             return Err(match value {
@@ -117,7 +121,9 @@ pub fn parse_match(s: &str, ports: Option<PortLookup>) -> Result<(Match, Protoco
         // The fixed matches of OpenFlow 1.0 and 1.1 know these of IPv4 alone.
         protocols &= Protocols::NXM_OXM;
     }
-    m.set_default_packet_type();
+    if in_frame {
+        m.set_default_packet_type();
+    }
     Ok((m, protocols))
 }
 
