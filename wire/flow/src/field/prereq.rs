@@ -23,8 +23,8 @@ impl View<'_> {
     }
 
     fn dl_type(&self) -> u16 {
-        // EtherTypes are always part of a datapath flow: no need to record the look.
-        self.key.dp.base.dl_type.get()
+        // EtherTypes and packet types are always part of a datapath flow: no need to record the look.
+        self.key.l3_type()
     }
 
     fn ethernet(&mut self) -> bool {

@@ -183,5 +183,9 @@ pub fn parse_exact_flow(s: &str, ports: Option<PortLookup>) -> Result<FlowKey, T
     if key.base.in_port == 0 {
         key.base.in_port = fv_core::ids::OfPort::NONE.0;
     }
+    if key.misc.packet_type != 0 {
+        // As extraction does with a packet that has no Ethernet header.
+        key.base.dl_type = key.l3_type().into();
+    }
     Ok(key)
 }

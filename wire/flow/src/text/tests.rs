@@ -55,6 +55,17 @@ fn flows_as_the_reference_prints_them() {
 }
 
 #[test]
+fn packets_without_ethernet() {
+    let odp = crate::odp::parse("in_port(1),eth_type(0x0800),ipv4(proto=132),sctp(src=3)", &|_| None).unwrap();
+    let flow = crate::FlowKey { dp: odp.key, ..Default::default() };
+    let text = "packet_type=(1,0x800),in_port=1,nw_src=0.0.0.0,nw_dst=0.0.0.0,nw_proto=132,nw_tos=0,nw_ecn=0,nw_ttl=0,nw_frag=no,tp_src=3,tp_dst=0";
+    assert_eq!(format_flow(&flow, None), text);
+    assert_eq!(parse_exact_flow(text, None).unwrap(), flow);
+    let (m, _) = parse_match("packet_type=(1,0x800),nw_src=1.2.3.4", None).unwrap();
+    assert!(Field::Ipv4Src.are_prereqs_ok(&m) && !Field::EthSrc.are_prereqs_ok(&m));
+}
+
+#[test]
 fn megaflows_say_ethernet() {
     let check = |given: &str, want: &str| {
         let (mut m, _) = parse_match(given, None).unwrap();
