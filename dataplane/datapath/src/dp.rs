@@ -20,6 +20,7 @@ use crate::flow::Flow;
 use crate::lookup::CacheUse;
 use crate::ports::{Port, PortQueue, PortTable};
 use crate::shared::Shared;
+use crate::trace;
 use crate::worker::mailbox::{Ack, Mailbox, Msg};
 use crate::worker::rxq::{Life, Rxq};
 use crate::worker::stats::{QueueStats, Stat};
@@ -58,7 +59,6 @@ pub struct QueueInfo {
 }
 
 pub struct Dp {
-    name: String,
     kind: String,
     clock: Clock,
     ticks: fn() -> u64,
@@ -79,7 +79,7 @@ impl Dp {
     /// `kind` is the datapath type ("netdev", "dummy"). `ticks` reads a cheap clock for cycle
     /// accounting and may always return 0.
     pub fn new(name: &str, kind: &str, clock: Clock, ticks: fn() -> u64) -> Arc<Dp> {
-        let shared = Arc::<Shared>::default();
+        let shared = Arc::new(Shared::new(name));
         let handle = WorkerHandle {
             id: WorkerId::MAIN,
             kind: WorkerKind::Main,
@@ -88,7 +88,6 @@ impl Dp {
             stats: Arc::default(),
         };
         Arc::new(Dp {
-            name: name.into(),
             kind: kind.into(),
             clock,
             ticks,
@@ -403,7 +402,7 @@ fn dp_stats(worker: &WorkerHandle) -> DpStats {
 
 impl Datapath for Dp {
     fn name(&self) -> &str {
-        &self.name
+        &self.shared.name
     }
 
     fn kind(&self) -> &str {
@@ -432,6 +431,7 @@ impl Datapath for Dp {
         }
         match self.shared.registry.insert(flow.clone()) {
             Ok(()) => {
+                trace::flow_added(&flow);
                 self.tell(put.worker, |mailbox| mailbox.add_flow(&flow));
                 self.poke_main();
                 Ok(None)
@@ -497,7 +497,9 @@ impl Dp {
             return Err(if put.create { DpError::Exists } else { DpError::Invalid });
         }
         let before = there.stats();
+        let old = there.code().source.clone();
         there.set_program(put.program);
+        trace::flow_changed(there, &old);
         Ok(Some(before))
     }
 }

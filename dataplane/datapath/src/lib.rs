@@ -14,6 +14,7 @@ mod parse;
 mod ports;
 mod registry;
 mod shared;
+mod trace;
 mod worker;
 
 pub use assign::{Assignment, Policy, QueueDemand, WorkerKind, WorkerSlot, assign};

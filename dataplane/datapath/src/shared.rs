@@ -10,6 +10,8 @@ use crate::registry::Registry;
 
 #[derive(Default)]
 pub struct Shared {
+    /// The datapath's name.
+    pub name: String,
     pub registry: Registry,
     handler: RwLock<Option<Arc<dyn UpcallHandler>>>,
     /// Moves with each change of the handler, so that workers look at the lock only then.
@@ -17,6 +19,10 @@ pub struct Shared {
 }
 
 impl Shared {
+    pub fn new(name: &str) -> Shared {
+        Shared { name: name.into(), ..Shared::default() }
+    }
+
     pub fn set_handler(&self, handler: Option<Arc<dyn UpcallHandler>>) {
         *self.handler.write() = handler;
         self.handler_seq.fetch_add(1, Ordering::Release);

@@ -3,7 +3,7 @@
 use fv_core::DpPort;
 use fv_dpif::DropReason;
 use fv_netdev::egress_fixup;
-use fv_packet::{Csum, Packet};
+use fv_packet::{Csum, Gso, Packet};
 
 use super::Env;
 use crate::worker::stats::Stat;
@@ -50,12 +50,16 @@ impl Env {
     }
 }
 
-/// Cuts to what a `trunc` asked for; whole checksums and segments are not to be had of the rest.
+/// Cuts to what a `trunc` asked for. What is left has no whole checksum and no segments.
 pub fn cut(packet: &mut Packet) {
     let max = packet.meta().trunc_len as usize;
     packet.meta_mut().trunc_len = 0;
     if max != 0 && packet.len() > max {
         packet.truncate(max);
+        let meta = packet.meta_mut();
+        meta.gso = Gso::NONE;
+        meta.csum = Csum::Unknown;
+        meta.ip_csum = Csum::Unknown;
     }
 }
 

@@ -16,6 +16,7 @@ use super::stats::Stat;
 use crate::assign::WorkerKind;
 use crate::flow::Flow;
 use crate::lookup::{Found, Probe};
+use crate::trace;
 
 impl Worker {
     /// A packet that no flow covered when its batch was looked up.
@@ -86,6 +87,7 @@ impl Worker {
     /// The upcall.
     fn ask(&mut self, packet: Packet, probe: &Probe, depth: u8) {
         let Some(handler) = self.env.handler.clone() else { return self.lost(packet, DropReason::UpcallError) };
+        trace::miss(&self.shared.name, &packet, &probe.key);
         let start = (self.ticks)();
         let verdict = handler.miss(self.handle.id, self.env.now, &packet, &probe.key);
         self.env.stats.add(Stat::UpcallTicks, (self.ticks)().wrapping_sub(start));
@@ -109,7 +111,10 @@ impl Worker {
     fn install(&mut self, key: &DpKey, mask: &DpMask, program: Arc<Program>) -> (Arc<Flow>, bool) {
         let flow = Flow::new(key, mask, None, program, Some(self.handle.id));
         let (flow, new) = match self.shared.registry.insert(flow.clone()) {
-            Ok(()) => (flow, true),
+            Ok(()) => {
+                trace::flow_added(&flow);
+                (flow, true)
+            }
             Err(there) => (there, false),
         };
         // Only a flow that covers this packet: one that merely has the same ufid may not.
