@@ -79,8 +79,10 @@ pub struct Ofproto {
     pub(crate) frags: FragHandling,
     /// Tables with changes at the pending version.
     pub(crate) touched: HashSet<u8>,
-    /// Tables with removed rules that lookups in flight may still see.
+    /// Tables with removed rules that translations may still see.
     outdated: HashSet<u8>,
+    /// Rules removed by this version are on their way out of these tables.
+    garbage: Option<(Version, HashSet<u8>)>,
     /// Deleted since the last commit, to be reported.
     pub(crate) removed: Vec<(RuleRef, FlowRemovedReason, Nanos)>,
     timers: BTreeMap<(Nanos, usize), RuleRef>,
@@ -104,6 +106,7 @@ impl Ofproto {
             frags: FragHandling::Normal,
             touched: HashSet::new(),
             outdated: HashSet::new(),
+            garbage: None,
             removed: Vec::new(),
             timers: BTreeMap::new(),
             view_dirty: true,
@@ -200,13 +203,25 @@ impl Ofproto {
         self.tables.publish(v);
     }
 
-    /// Frees some rules that were removed before the last commit. Not right after it: translations
-    /// that began before may still use the version before. True if there are more.
+    /// Frees some of the rules that no version in use sees: first new readers are kept off them, and
+    /// when those before have left they go. True if there are more that could go now.
     pub(crate) fn collect_garbage(&mut self) -> bool {
-        let v = self.tables.version();
-        let tables = self.tables.clone();
-        self.outdated.retain(|t| tables.table(*t).is_some_and(|t| t.cls.purge(v, PURGE_PORTION)));
-        !self.outdated.is_empty()
+        let Some((version, garbage)) = &mut self.garbage else {
+            if !self.outdated.is_empty() {
+                self.garbage = Some((self.tables.version(), std::mem::take(&mut self.outdated)));
+                self.tables.readers.turn();
+            }
+            return self.garbage.is_some();
+        };
+        if !self.tables.readers.old_are_gone() {
+            return false;
+        }
+        let tables = &self.tables;
+        garbage.retain(|t| tables.table(*t).is_some_and(|t| t.cls.purge(*version, PURGE_PORTION)));
+        if garbage.is_empty() {
+            self.garbage = None;
+        }
+        self.garbage.is_some() || !self.outdated.is_empty()
     }
 
     pub(crate) fn arm(&mut self, r: &RuleRef) {

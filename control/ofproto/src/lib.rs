@@ -14,6 +14,7 @@ pub mod host;
 pub mod packet_in;
 mod port;
 pub mod rule;
+pub mod snapshot;
 pub mod tables;
 #[cfg(test)]
 mod tests;
@@ -27,6 +28,7 @@ pub use host::Host;
 pub use packet_in::{PacketInJob, PacketInQueue};
 pub use port::PortSpec;
 pub use rule::{Rule, RuleRef, RuleStats};
+pub use snapshot::Snapshot;
 pub use tables::{N_TABLES, N_VISIBLE_TABLES, TABLE_INTERNAL, Table, Tables};
 pub use turn::Turn;
 pub use view::{BridgeId, BridgeView, BundleView, PortView, PriorityTags, SharedView, View, VlanMode};

@@ -12,6 +12,7 @@ use fv_openflow::msg::table::TableMiss;
 use parking_lot::Mutex;
 
 use crate::rule::{Rule, RuleRef};
+use crate::snapshot::Readers;
 
 /// Tables that controllers can name: 0 to 253.
 pub const N_VISIBLE_TABLES: usize = 254;
@@ -102,6 +103,7 @@ pub struct Tables {
     internal: Internal,
     /// Rules whose timeouts were lowered since the timers last looked.
     reduced: Mutex<Vec<RuleRef>>,
+    pub(crate) readers: Readers,
 }
 
 /// More lowered timeouts than this are not noted one by one; the timers find them when they are due.
@@ -140,10 +142,16 @@ impl Tables {
         let mut not_recirculated = Match::default();
         not_recirculated.mask.0.dp.base.recirc_id = u32::MAX;
         add(&not_recirculated, 2, vec![]);
-        Tables { tables, version: AtomicU64::new(Version::MIN.0), internal, reduced: Mutex::default() }
+        Tables {
+            tables,
+            version: AtomicU64::new(Version::MIN.0),
+            internal,
+            reduced: Mutex::default(),
+            readers: Readers::default(),
+        }
     }
 
-    /// What lookups should see now.
+    /// What lookups should see now. Translations take a [`Tables::snapshot`] instead.
     pub fn version(&self) -> Version {
         Version(self.version.load(Ordering::Acquire))
     }

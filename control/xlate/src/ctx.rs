@@ -9,7 +9,7 @@ use fv_flow::key::DL_TYPE_NONE;
 use fv_flow::{FlowKey, FlowMask};
 use fv_l2::MacTable;
 use fv_ofproto::view::{BridgeId, BridgeView, PortView, View};
-use fv_ofproto::{RuleRef, Tables};
+use fv_ofproto::{RuleRef, Snapshot, Tables};
 use fv_openflow::action::Action;
 use fv_openflow::msg::port::PortConfig;
 use fv_packet::Packet;
@@ -157,6 +157,7 @@ impl XlateError {
 pub(crate) struct Ctx<'a> {
     pub inp: &'a Input<'a>,
     pub br: Arc<BridgeView>,
+    pub snapshots: Vec<(BridgeId, Snapshot)>,
     pub flow: FlowKey,
     pub base: FlowKey,
     pub mask: FlowMask,
@@ -186,6 +187,7 @@ pub fn translate(inp: &Input<'_>) -> Output {
     let mut c = Ctx {
         inp,
         br,
+        snapshots: Vec::new(),
         flow: inp.key,
         base: inp.key,
         mask: initial_mask(&inp.key),

@@ -57,7 +57,8 @@ impl Ctx<'_> {
         }
         let mut table = table;
         loop {
-            let found = tables.lookup(table, tables.version(), &flow, Some(&mut self.mask));
+            let i = self.snapshot();
+            let found = self.snapshots[i].1.lookup(table, &flow, Some(&mut self.mask));
             self.credits.push(Credit::Table { tables: tables.clone(), table, hit: found.is_some() });
             self.table = table;
             if let Some(rule) = found {
@@ -72,6 +73,15 @@ impl Ctx<'_> {
                 _ => return tables.no_packet_in_rule().clone(),
             }
         }
+    }
+
+    /// Index of the current bridge's snapshot: one version for all lookups of a translation.
+    fn snapshot(&mut self) -> usize {
+        let id = self.br.id;
+        self.snapshots.iter().position(|s| s.0 == id).unwrap_or_else(|| {
+            self.snapshots.push((id, self.br.tables.snapshot()));
+            self.snapshots.len() - 1
+        })
     }
 
     /// The port of entry is configured not to send misses to controllers.
