@@ -78,7 +78,7 @@ mod tests {
         }
         assert_eq!(l.now, 21_875);
         for _ in 0..10 {
-            l.after_round(&c, 10, Nanos::from_ms(1999_000));
+            l.after_round(&c, 10, Nanos::from_ms(1_999_000));
         }
         assert_eq!(l.now, FLOOR);
         assert_eq!(l.max_idle(&c, 2000), Nanos::from_ms(100));
