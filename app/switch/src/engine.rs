@@ -256,17 +256,19 @@ impl Engine {
 
     /// Removes everything: `cleanup` also removes kernel devices that are ours.
     pub fn shut_down(&mut self, cleanup: bool) {
-        if cleanup {
-            for p in self.world.bridges.values() {
-                for d in p.ifaces.values().filter_map(|i| i.device.as_ref()) {
-                    if matches!(d.kind(), "internal" | "tap") {
-                        d.remove();
-                    }
-                }
-            }
-        }
+        let ours: Vec<Arc<dyn Device>> = self
+            .world
+            .bridges
+            .values()
+            .flat_map(|p| p.ifaces.values())
+            .filter_map(|i| i.device.clone())
+            .filter(|d| matches!(d.kind(), "internal" | "tap"))
+            .collect();
         self.bridges.clear();
         self.world.dps.close_all();
+        if cleanup {
+            ours.iter().for_each(|d| d.remove());
+        }
     }
 
     /// Receives what waits on devices that control itself polls, until nothing is left: misses and

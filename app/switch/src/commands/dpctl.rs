@@ -187,23 +187,24 @@ fn dump_flows(c: &mut Ctx, args: &[&str]) -> fv_core::Reply {
         flows.push(f);
         true
     });
-    flows.sort_by_key(|f| f.worker);
+    flows.sort_by_key(|f| f.worker.0.max(WorkerId::MAIN.0));
     let mut out = String::new();
-    let mut last: Option<WorkerId> = None;
+    let mut last: Option<i32> = None;
     for f in &flows {
-        if pmd.is_some_and(|p| p != f.worker.0) {
+        // Event workers are no poll-mode threads: tools know them as the main thread.
+        let worker = f.worker.0.max(WorkerId::MAIN.0);
+        if pmd.is_some_and(|p| p != worker) {
             continue;
         }
-        let header = last != Some(f.worker);
-        last = Some(f.worker);
+        let header = last != Some(worker);
+        last = Some(worker);
         if !kinds.map_or(Ok(true), |k| type_wanted(k, f))? || filter.as_ref().is_some_and(|m| !within(m, f)) {
             continue;
         }
         if header {
-            out.push_str(&match f.worker {
-                WorkerId::MAIN => "flow-dump from the main thread:\n".to_string(),
-                WorkerId(n) if n < 0 => format!("flow-dump from event worker {}:\n", -2 - n),
-                WorkerId(n) => format!("flow-dump from pmd on cpu core: {n}\n"),
+            out.push_str(&match worker {
+                -1 => "flow-dump from the main thread:\n".to_string(),
+                n => format!("flow-dump from pmd on cpu core: {n}\n"),
             });
         }
         out.push_str(&format_flow(f, now, FlowText { more: o.more }, names));
