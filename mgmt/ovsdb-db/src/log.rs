@@ -81,6 +81,8 @@ impl LogFile {
         // The name of the lock is that of the real file, or two names would be two locks.
         let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let lock = lock(&path)?;
+        // What a compaction that was killed left behind.
+        let _ = std::fs::remove_file(with_suffix(&path, ".tmp"));
         let io = |e| LogError::Io(path.clone(), e);
         let mut file = match open_file(&path, false) {
             Ok(f) => f,

@@ -92,10 +92,6 @@ impl<'a> Txn<'a> {
         }
     }
 
-    fn exists(&self, t: usize, uuid: Uuid) -> bool {
-        self.changes[t].contains_key(&uuid) || self.db.row(t, uuid).is_some()
-    }
-
     /// Net change in the number of strong references to each row.
     fn count_references(&self) -> Result<HashMap<(usize, Uuid), i64>> {
         let mut strong: HashMap<(usize, Uuid), i64> = HashMap::new();
@@ -107,7 +103,7 @@ impl<'a> Txn<'a> {
                     if kind == RefType::Weak || (table, dst) == (t, *uuid) {
                         return;
                     }
-                    if by > 0 && !self.exists(table, dst) {
+                    if by > 0 && !self.is_known(table, dst) {
                         missing.get_or_insert((table, dst));
                     }
                     *strong.entry((table, dst)).or_default() += by;
@@ -219,7 +215,7 @@ impl<'a> Txn<'a> {
             let Some(row) = self.row(t, uuid) else { continue };
             let mut cleaned: Vec<(usize, Datum)> = Vec::new();
             for &c in &ts.references {
-                if let Some(d) = self.without_dead(ts, c, uuid, row)? {
+                if let Some(d) = self.without_dead(t, c, uuid, row)? {
                     cleaned.push((c, d));
                 }
             }
@@ -233,7 +229,8 @@ impl<'a> Txn<'a> {
     }
 
     /// Column `c` without its weak references to rows that do not exist; None if it has none.
-    fn without_dead(&self, ts: &TableSchema, c: usize, uuid: Uuid, row: &Row) -> Result<Option<Datum>> {
+    fn without_dead(&self, t: usize, c: usize, uuid: Uuid, row: &Row) -> Result<Option<Datum>> {
+        let ts = &self.db.schema().tables[t];
         let ty = &ts.columns[c].ty;
         let (key, value) = ty.references();
         let alive = |r: Option<&crate::types::Reference>, a: Option<&Atom>| match (r, a) {
@@ -250,7 +247,7 @@ impl<'a> Txn<'a> {
             return Ok(Some(new));
         }
         let name = &ts.columns[c].name;
-        let inserted = !self.db.rows_contains(ts, uuid);
+        let inserted = self.db.row(t, uuid).is_none();
         let nil = old.keys().iter().chain(old.values()).any(|a| *a == Atom::Uuid(Uuid::nil()));
         Err(Error::constraint(if nil {
             format!(
@@ -339,11 +336,5 @@ impl<'a> Txn<'a> {
         }
         let txn_id = if tables.is_empty() { Uuid::nil() } else { fresh() };
         Commit { txn_id, tables, comment: None, durable: false }
-    }
-}
-
-impl Database {
-    fn rows_contains(&self, ts: &TableSchema, uuid: Uuid) -> bool {
-        self.schema().table(&ts.name).is_some_and(|t| self.row(t, uuid).is_some())
     }
 }
