@@ -172,6 +172,17 @@ fn ovsdb_client_speaks_every_method() {
     s.client(&["wait", &sock, "Open_vSwitch", "connected"]);
     let backup = s.client(&["backup", &sock]);
     assert!(backup.starts_with("OVSDB JSON "));
+    let file = s.path().join("backup.db");
+    std::fs::write(&file, &backup).unwrap();
+    s.vsctl(&["add-br", "br1", "--", "set", "bridge", "br0", "other_config:a=b"]);
+    let restored = Command::new("ovsdb-client")
+        .args(["--timeout=10", "restore", &sock])
+        .stdin(std::fs::File::open(&file).unwrap())
+        .output()
+        .unwrap();
+    assert!(restored.status.success(), "{}", String::from_utf8_lossy(&restored.stderr));
+    assert_eq!(s.vsctl(&["list-br"]), "br0\n");
+    assert_eq!(s.vsctl(&["get", "bridge", "br0", "other_config"]), "{}\n");
     let needs = s.client(&["needs-conversion", &sock, &schema_file(&s)]);
     assert_eq!(needs.trim(), "no");
 }
@@ -257,7 +268,6 @@ until(lambda: idl.has_ever_connected() and len(idl.tables["Bridge"].rows) == 1)
 row = next(iter(idl.tables["Bridge"].rows.values()))
 t = ovs.db.idl.Transaction(idl)
 row.setkey("external_ids", "from", "python")
-row.addvalue
 assert t.commit_block() in (t.SUCCESS, t.INCOMPLETE), t.get_error()
 until(lambda: row.external_ids.get("from") == "python")
 t = ovs.db.idl.Transaction(idl)
@@ -265,6 +275,18 @@ row.delkey("external_ids", "from")
 row.setkey("other_config", "k", "v")
 assert t.commit_block() == t.SUCCESS
 until(lambda: "from" not in row.external_ids and row.other_config.get("k") == "v")
+last = idl.last_id
+assert last and last != "00000000-0000-0000-0000-000000000000", last
+idl.force_reconnect()
+seqno = idl.change_seqno
+until(lambda: idl.change_seqno != seqno and idl._session.is_connected() and idl.state == idl.IDL_S_MONITORING)
+assert idl.last_id == last
+assert [r.name for r in idl.tables["Bridge"].rows.values()] == ["br0"]
+row = next(iter(idl.tables["Bridge"].rows.values()))
+t = ovs.db.idl.Transaction(idl)
+row.setkey("external_ids", "again", "yes")
+assert t.commit_block() == t.SUCCESS
+until(lambda: row.external_ids.get("again") == "yes")
 print("done")
 "#;
     assert_eq!(tool_ok("/usr/bin/python3", &["-c", script, &s.socket(), &schema_file(&s)]), "done\n");
