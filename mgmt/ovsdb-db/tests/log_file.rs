@@ -234,7 +234,7 @@ fn an_older_schema_is_converted() {
     let p = path.to_str().unwrap();
     let mut old: Value = serde_json::from_str(vswitch::VSWITCH_SCHEMA).unwrap();
     old["version"] = "7.0.0".into();
-    old["tables"]["SSL"]["columns"].as_object_mut().unwrap().remove("ssl_ciphers");
+    old["tables"]["Mirror"]["columns"].as_object_mut().unwrap().remove("filter");
     old["tables"]["Bridge"]["columns"]["bygone"] = json!({"type": "string"});
     let schema = dir.path().join("s");
     std::fs::write(&schema, old.to_string()).unwrap();

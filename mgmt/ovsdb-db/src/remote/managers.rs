@@ -21,7 +21,7 @@ pub(super) struct Managers {
     /// Commits of the database that were looked at.
     seen: Option<u64>,
     rows: Vec<(Uuid, String)>,
-    tls: Option<[String; 6]>,
+    tls: Option<[String; 3]>,
     status_at: Nanos,
 }
 
@@ -92,23 +92,14 @@ impl Managers {
         let Some(ssl) = ssl else { return };
         let text = |c: &str| ssl.str(c).to_owned();
         let bootstrap = ssl.datum("bootstrap_ca_cert").as_bool() == Some(true);
-        let new = [
-            text("private_key"),
-            text("certificate"),
-            text("ca_cert") + if bootstrap { "\0bootstrap" } else { "" },
-            text("ssl_protocols"),
-            text("ssl_ciphers"),
-            text("ssl_ciphersuites"),
-        ];
+        let new =
+            [text("private_key"), text("certificate"), text("ca_cert") + if bootstrap { "\0bootstrap" } else { "" }];
         if self.tls.as_ref() == Some(&new) {
             return;
         }
         let some = |c: &'static str| Some(ssl.str(c)).filter(|s| !s.is_empty());
         tls.set_key_and_cert(some("private_key").map(Path::new), some("certificate").map(Path::new));
         tls.set_ca(some("ca_cert").map(Path::new), bootstrap);
-        tls.set_protocols(some("ssl_protocols"));
-        tls.set_ciphers(some("ssl_ciphers"));
-        tls.set_ciphersuites(some("ssl_ciphersuites"));
         self.tls = Some(new);
     }
 
