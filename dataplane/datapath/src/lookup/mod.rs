@@ -14,12 +14,11 @@ use fv_core::Nanos;
 use fv_dpif::WorkerId;
 use fv_flow::DpKey;
 use fv_flow::key::DP_WORDS;
-use fv_packet::BATCH_MAX;
 use hashbrown::HashMap;
 
 use self::cache::Cache;
 use self::dpcls::{Classifier, Mask};
-use self::line::NONE;
+pub use self::line::NONE;
 use crate::exec::{Code, Shape};
 use crate::flow::{Flow, SlotRef};
 use crate::hash::{Block, BlockHash, block, each_block};
@@ -213,6 +212,27 @@ impl Found {
     }
 }
 
+/// Lookups by what answered them; misses are not counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Tally {
+    pub cache: u64,
+    pub subtable: u64,
+    /// Subtables searched for the latter.
+    pub tried: u64,
+}
+
+impl Tally {
+    fn add(&mut self, found: Found) {
+        match found {
+            Found::Cache(_) => self.cache += 1,
+            Found::Subtable(_, tried) => {
+                (self.subtable, self.tried) = (self.subtable + 1, self.tried + u64::from(tried))
+            }
+            Found::Miss(_) => {}
+        }
+    }
+}
+
 /// When the tag cache is asked and filled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum CacheUse {
@@ -301,36 +321,42 @@ impl Table {
 
     /// Looks up a burst in two passes, so that the memory accesses of different packets overlap:
     /// first what each packet's hash suggests, then whether that is right. What is not is searched
-    /// for in full.
-    pub fn lookup_burst(&mut self, probes: &[Probe], found: &mut [Found]) {
-        let mut guesses = [Found::Miss(0); BATCH_MAX];
-        for (probe, guess) in probes.iter().zip(&mut guesses) {
-            *guess = self.guess(probe);
+    /// for in full. `found` gets indices of entries, [`NONE`] for a miss.
+    pub fn lookup_burst(&mut self, probes: &[Probe], found: &mut [u32]) -> Tally {
+        let mut by_cache = 0u32;
+        for (i, (probe, guess)) in probes.iter().zip(found.iter_mut()).enumerate() {
+            let (index, cached) = self.guess(probe);
+            *guess = index;
+            by_cache |= u32::from(cached) << i;
         }
-        for ((probe, guess), found) in probes.iter().zip(guesses).zip(found) {
-            let words = probe.key.words();
-            let entry = guess.index().and_then(|i| self.slab.find(i));
-            *found = match entry {
-                Some(e) if e.matches(words, &e.mask) => guess,
-                _ => self.lookup(probe),
+        let mut tally = Tally::default();
+        for (i, (probe, found)) in probes.iter().zip(found).enumerate() {
+            let right = self.slab.find(*found).is_some_and(|e| e.matches(probe.key.words(), &e.mask));
+            let how = match right {
+                true if by_cache >> i & 1 != 0 => Found::Cache(*found),
+                true => Found::Subtable(*found, 1),
+                false => self.lookup(probe),
             };
+            *found = how.index().unwrap_or(NONE);
+            tally.add(how);
         }
+        tally
     }
 
-    /// The first flow that the packet's hash suggests.
+    /// The first flow that the packet's hash suggests, and whether the cache did.
     #[inline]
-    fn guess(&mut self, probe: &Probe) -> Found {
-        let Some(c) = self.classifier_of(probe.key.base.in_port) else { return Found::Miss(0) };
+    fn guess(&mut self, probe: &Probe) -> (u32, bool) {
+        let Some(c) = self.classifier_of(probe.key.base.in_port) else { return (NONE, false) };
         let classifier = &mut self.classifiers[c];
         let ask = match self.cache_use {
             CacheUse::Adaptive => classifier.subtables().len() > 1,
             CacheUse::Inverse(n) => n != 0,
         };
         let guess = match ask {
-            true => self.cache.find(probe.hash(), |_| true).map(Found::Cache),
-            false => classifier.guess(probe.key.words()).map(|i| Found::Subtable(i, 1)),
+            true => self.cache.find(probe.hash(), |_| true),
+            false => classifier.guess(probe.key.words()),
         };
-        guess.unwrap_or(Found::Miss(0))
+        (guess.unwrap_or(NONE), ask)
     }
 
     fn dice(&mut self) -> bool {

@@ -81,10 +81,10 @@ fn run(steps: &[Step], cache: CacheUse) {
                 let p = probe(key(k));
                 let fits = |f: &Flow| f.mask.equal(&f.masked, &p.key);
                 // Alone and in a burst.
-                let mut found = [Found::Miss(0); 2];
+                let mut found = [NONE; 2];
                 table.lookup_burst(&[p, probe(key(k ^ 4))], &mut found);
-                let found = if k & 1024 == 0 { found[0] } else { table.lookup(&p) };
-                match found.index() {
+                let found = if k & 1024 == 0 { found[0] } else { table.lookup(&p).index().unwrap_or(NONE) };
+                match (found != NONE).then_some(found) {
                     None => assert!(!twin.iter().any(|f| fits(f)), "step {n}: missed"),
                     Some(i) => {
                         let flow = &table.entry(i).unwrap().flow;

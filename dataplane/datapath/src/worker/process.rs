@@ -7,14 +7,15 @@ use fv_packet::{BATCH_MAX, Packet};
 
 use super::Worker;
 use super::stats::Stat;
-use crate::lookup::{Found, Probe};
+use crate::lookup::{Found, NONE, Probe};
 use crate::parse;
 
 /// The batch in hand.
 pub struct Scratch {
     slots: [Option<Packet>; BATCH_MAX],
     probes: [Probe; BATCH_MAX],
-    found: [Found; BATCH_MAX],
+    /// Indices of the flows that they hit.
+    found: [u32; BATCH_MAX],
     /// The next packet of the same flow.
     next: [u8; BATCH_MAX],
     groups: [Group; BATCH_MAX],
@@ -39,7 +40,7 @@ impl Default for Scratch {
         Scratch {
             slots: [const { None }; BATCH_MAX],
             probes: [Probe::default(); BATCH_MAX],
-            found: [Found::Miss(0); BATCH_MAX],
+            found: [NONE; BATCH_MAX],
             next: [0; BATCH_MAX],
             groups: [Group::default(); BATCH_MAX],
             missed: [0; BATCH_MAX],
@@ -92,21 +93,14 @@ impl Worker {
         let s = &mut *self.scratch;
         s.batch += 1;
         let (mut groups, mut missed) = (0, 0);
-        let (mut cache_hits, mut subtable_hits, mut tried_sum) = (0, 0, 0);
-        self.table.lookup_burst(&s.probes[..n], &mut s.found[..n]);
+        let tally = self.table.lookup_burst(&s.probes[..n], &mut s.found[..n]);
         for i in 0..n {
-            let found = s.found[i];
-            let entry = found.index().and_then(|index| Some((index, self.table.entry_mut(index)?)));
-            let Some((index, entry)) = entry else {
+            let index = s.found[i];
+            let Some(entry) = self.table.entry_mut(index) else {
                 s.missed[missed] = i as u8;
                 missed += 1;
                 continue;
             };
-            // Summed here: a counter in memory would be a chain of stores through the burst.
-            match found {
-                Found::Subtable(_, tried) => (subtable_hits, tried_sum) = (subtable_hits + 1, tried_sum + tried),
-                _ => cache_hits += 1,
-            }
             let bytes = s.slots[i].as_ref().map_or(0, |p| p.len() as u64);
             let tcp_flags = s.probes[i].key.base.tcp_flags.get();
             if entry.batch == s.batch {
@@ -125,9 +119,9 @@ impl Worker {
                 groups += 1;
             }
         }
-        self.env.stats.add(Stat::CacheHit, cache_hits);
-        self.env.stats.add(Stat::SubtableHit, subtable_hits);
-        self.env.stats.add(Stat::SubtableLookups, tried_sum.into());
+        self.env.stats.add(Stat::CacheHit, tally.cache);
+        self.env.stats.add(Stat::SubtableHit, tally.subtable);
+        self.env.stats.add(Stat::SubtableLookups, tally.tried);
         (groups, missed)
     }
 
