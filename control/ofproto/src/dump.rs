@@ -10,8 +10,8 @@ use crate::rule::RuleRef;
 
 /// Flows in one message; the largest has a 64 KiB list of actions of its own.
 const CHUNK_BYTES: usize = 48 << 10;
-/// What a flow takes besides actions, at most about: a match of all fields.
-const FLOW_BYTES: usize = 600;
+/// What a flow takes besides actions, usually.
+const FLOW_BYTES: usize = 150;
 
 pub(crate) struct Dump {
     xid: u32,

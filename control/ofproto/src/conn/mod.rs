@@ -33,6 +33,9 @@ const HEADER_LEN: usize = 8;
 /// How long an unconfirmed controller must stay connected to count as accepting this switch.
 const ADMISSION: Nanos = Nanos::from_secs(30);
 
+/// How long a peer may take to say hello.
+const GREETING: Nanos = Nanos::from_secs(15);
+
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ConnId(pub u64);
 
@@ -338,11 +341,20 @@ impl Connection {
     pub(crate) fn tick(&mut self, now: Nanos) -> Option<Nanos> {
         let next = self.packet_ins.release(now);
         self.refill_packet_ins();
-        if self.closed.is_some() || self.probe_interval == Nanos::ZERO {
+        if self.closed.is_some() {
             return next;
         }
-        if self.connected.saturating_add(ADMISSION) <= now && self.version.is_some() {
-            self.admitted = true;
+        if self.version.is_none() {
+            let limit = self.connected.saturating_add(GREETING);
+            if limit <= now {
+                self.close(Closed::Version);
+                return next;
+            }
+            return Some(next.map_or(limit, |n| n.min(limit)));
+        }
+        self.admitted |= self.connected.saturating_add(ADMISSION) <= now;
+        if self.probe_interval == Nanos::ZERO {
+            return next;
         }
         let at = match self.probed {
             Some(t) if now >= t.saturating_add(self.probe_interval) => {
@@ -352,7 +364,6 @@ impl Connection {
             Some(t) => t.saturating_add(self.probe_interval),
             None if now >= self.last_heard.saturating_add(self.probe_interval) => {
                 self.probed = Some(now);
-                // A peer that has not even said hello is not asked.
                 self.reply(0, Body::EchoRequest(Vec::new()));
                 now.saturating_add(self.probe_interval)
             }

@@ -403,3 +403,46 @@ fn packet_out_sees_the_flows_before_it() {
     let b = n.ask(id, v, Body::PacketOut(Box::new(PacketOut { buffer_id: 3, packet: vec![], ..p })));
     assert_eq!(error_of(&b), Some(OfError::BrcBufferUnknown));
 }
+
+#[test]
+fn a_peer_that_says_nothing_is_given_up() {
+    let mut n = Net::new();
+    let id = n.o.connect(Kind::Service, "x", n.now);
+    n.now = at(14);
+    n.turn();
+    assert_eq!(n.o.closed(id), None);
+    n.now = at(15);
+    n.turn();
+    assert_eq!(n.o.closed(id), Some(Closed::Version));
+}
+
+proptest::proptest! {
+    /// Whatever follows a hello: no panic, an answer or the end, and never without bound.
+    #[test]
+    fn any_bytes_are_survived(
+        v in 1u8..=6,
+        frames in proptest::collection::vec(
+            (0u8..40, proptest::collection::vec(proptest::prelude::any::<u8>(), 0..120), 0u8..4), 1..30),
+    ) {
+        let mut n = Net::new();
+        let id = n.open(Kind::Service, Version::from_wire(v).unwrap());
+        for (kind, mut body, how) in frames {
+            // Some bodies begin like Nicira's messages, some have large numbers made small.
+            if how == 1 && body.len() >= 8 {
+                body[..6].copy_from_slice(&[0, 0, 0x23, 0x20, 0, 0]);
+            } else if how == 2 {
+                body.iter_mut().for_each(|b| *b &= 3);
+            }
+            let len = (8 + body.len()) as u16;
+            let mut frame = vec![v, kind, (len >> 8) as u8, len as u8, 0, 0, 0, 1];
+            frame.extend(body);
+            n.o.receive(id, &frame, n.now);
+            n.turn();
+            let out = n.o.connection(id).unwrap().output().len();
+            proptest::prop_assert!(out < TX_MAX);
+            n.o.sent(id, out);
+        }
+        n.now = at(100);
+        n.turn();
+    }
+}
