@@ -41,6 +41,8 @@ struct State {
     ns: NsId,
     /// The interface's name when it was last looked at.
     last_name: String,
+    /// And its index, if it was found.
+    last_index: Option<u32>,
 }
 
 impl TapDevice {
@@ -60,11 +62,14 @@ impl TapDevice {
             Some(libc::EBUSY | libc::EEXIST | libc::EINVAL) => DeviceError::Exists(name.into()),
             _ => DeviceError::io("/dev/net/tun", e),
         })?;
-        let mut state = State { watch: Watch::new(host), ns: ns_id, last_name: name.into() };
-        state.watch.look(name);
-        state.watch.forget_resets();
+        let state = State { watch: Watch::new(host), ns: ns_id, last_name: name.into(), last_index: None };
         let shared = Arc::new(Shared { name: name.into(), fd, counts: Counts::default() });
-        Ok(TapDevice { shared, kind, state: Mutex::new(state) })
+        let dev = TapDevice { shared, kind, state: Mutex::new(state) };
+        let mut state = dev.state.lock();
+        dev.look(&mut state)?;
+        state.watch.forget_resets();
+        drop(state);
+        Ok(dev)
     }
 
     /// For the registry, type `tap`.
@@ -79,12 +84,16 @@ impl TapDevice {
 
     /// Finds the interface wherever it is now; its name there may be another.
     fn look(&self, state: &mut State) -> Result<Link, DeviceError> {
+        // While it is where it was, asking for news is one system call.
+        if let Some(l) = state.watch.look(&state.last_name)
+            && Some(l.index) == state.last_index
+        {
+            return Ok(l.clone());
+        }
+        state.last_index = None;
         let fd = self.shared.fd.as_fd();
-        let Ok(name) = sys::current_name(fd) else {
-            // Removed by somebody else: let the watch see that, so that the change is noticed.
-            state.watch.look(&state.last_name);
-            return Err(DeviceError::Gone);
-        };
+        // An error: removed by somebody else.
+        state.last_name = sys::current_name(fd).map_err(|_| DeviceError::Gone)?;
         // Kernels before 5.2 cannot tell the namespace: there the device is looked for where it was.
         if let Ok(ns) = sys::device_namespace(fd)
             && let Ok(id) = watch::ns_id(ns.as_fd())
@@ -93,8 +102,9 @@ impl TapDevice {
             state.watch.move_to(watch::of(ns.as_fd()).map_err(|e| DeviceError::io("namespace", e))?);
             state.ns = id;
         }
-        state.last_name = name;
-        state.watch.look(&state.last_name).cloned().ok_or(DeviceError::Gone)
+        let link = state.watch.look(&state.last_name).cloned().ok_or(DeviceError::Gone)?;
+        state.last_index = Some(link.index);
+        Ok(link)
     }
 
     fn change<T>(

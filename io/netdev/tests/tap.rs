@@ -88,6 +88,9 @@ fn frames_pass_both_ways_and_statistics_are_the_switchs() {
         assert_eq!((d(s.tx_packets, before.tx_packets), d(s.tx_bytes, before.tx_bytes)), (4, 400));
         assert_eq!((d(s.rx_packets, before.rx_packets), d(s.rx_bytes, before.rx_bytes)), (2, 1504));
         assert!(s.tx_dropped.unwrap() >= 1);
+        sw.ip("link set t0 down");
+        sw.ip("link set t0 name t9 up");
+        assert!(tap.status().link_up, "found under its new name");
         tap.set_mac([2, 0, 0, 0, 0, 77]).unwrap();
         tap.set_mtu(1300).unwrap();
         let st = tap.status();

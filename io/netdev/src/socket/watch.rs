@@ -75,7 +75,9 @@ impl Host {
 /// Follows one device by name.
 pub struct Watch {
     host: Arc<Mutex<Host>>,
+    /// How far the host's link table was, and the name looked for, when `link` was found.
     host_seq: u64,
+    name: String,
     link: Option<Link>,
     seq: u64,
     link_resets: u64,
@@ -83,7 +85,7 @@ pub struct Watch {
 
 impl Watch {
     pub fn new(host: Arc<Mutex<Host>>) -> Watch {
-        Watch { host, host_seq: 0, link: None, seq: 1, link_resets: 0 }
+        Watch { host, host_seq: 0, name: String::new(), link: None, seq: 1, link_resets: 0 }
     }
 
     pub fn host(&self) -> &Arc<Mutex<Host>> {
@@ -97,12 +99,16 @@ impl Watch {
         self.seq += 1;
     }
 
-    /// The device as it is now; none while it is not there. Counts differences.
+    /// The device of this name as it is now; none while there is none. Counts differences to what
+    /// the last call found.
     pub fn look(&mut self, name: &str) -> Option<&Link> {
         let mut host = self.host.lock();
         let seq = host.refresh();
-        if seq != self.host_seq {
+        if seq != self.host_seq || self.name != name {
             self.host_seq = seq;
+            if self.name != name {
+                self.name = name.into();
+            }
             let now = host.link(name);
             if now != self.link.as_ref() {
                 let running = |l: Option<&Link>| l.is_some_and(Link::is_running);

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use fv_hostnet::netns;
+use fv_hostnet::{Rtnl, netns};
 use fv_netdev::{Device, RxQueue};
 use fv_packet::{Batch, Csum, Packet};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -56,6 +56,11 @@ impl Ns {
         self.ip(&format!("link set eth0 mtu {mtu} up"));
         self.ip(&format!("addr add 198.18.0.{n}/24 dev eth0"));
         switch.ip(&format!("link set {port} up"));
+        // Until the kernel has put the queues in place it drops what is sent, and says nothing.
+        for (ns, name) in [(self, "eth0"), (switch, port)] {
+            let mut rtnl = Rtnl::open_in(ns.fd().as_fd()).expect("rtnetlink");
+            until("link up", || rtnl.link_by_name(name).is_ok_and(|l| l.is_running()));
+        }
     }
     /// TCP and UDP checksum errors seen here.
     pub fn checksum_errors(&self) -> u64 {
