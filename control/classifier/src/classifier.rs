@@ -8,6 +8,7 @@ use fv_flow::{FlowKey, FlowMask, Match};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 
+use crate::conjunction::{Soft, Softs, resolve};
 use crate::mini::{MiniMask, MiniMatch};
 use crate::prefix::{Asked, DEFAULT_PREFIXES, MAX_PREFIXES, PrefixField, Tries};
 use crate::rule::{ClsRule, Version};
@@ -204,26 +205,57 @@ impl<R> Classifier<R> {
     /// The visible rule of highest priority that covers `key`. Adds to `wc` the bits of the key that
     /// decided it: any key that agrees in them gets the same rule at this version.
     pub fn lookup(&self, version: Version, key: &FlowKey, wc: Option<&mut FlowMask>) -> Option<Arc<ClsRule<R>>> {
+        self.lookup_kind(version, key, wc, true)
+    }
+
+    /// With `parts`, rules that are parts of conjunctive matches count; else they are passed over.
+    fn lookup_kind(
+        &self,
+        version: Version,
+        key: &FlowKey,
+        mut wc: Option<&mut FlowMask>,
+        parts: bool,
+    ) -> Option<Arc<ClsRule<R>>> {
         let subtables = self.subtables.load();
         let words = key.words();
         let tries = self.tries.load();
-        let mut with_mask = wc.map(|wc| (Asked::new(&tries, key), wc));
-        let mut best: Option<Arc<ClsRule<R>>> = None;
+        let mut asked = Asked::new(&tries, key);
+        let mut hard: Option<Arc<ClsRule<R>>> = None;
+        let mut softs = Softs::new();
         for s in subtables.iter() {
-            if best.as_ref().is_some_and(|b| b.priority() >= s.max_priority) {
+            let best = hard.as_ref().map_or(i32::MIN, |h| h.priority());
+            if hard.is_some() && best >= s.max_priority {
                 break;
             }
-            let found = match &mut with_mask {
-                Some((asked, wc)) => s.subtable.find_wc(version, words, asked, wc),
+            let found = match &mut wc {
+                Some(wc) => s.subtable.find_wc(version, words, &mut asked, wc),
                 None => s.subtable.find(version, words),
             };
-            if let Some(f) = found
-                && best.as_ref().is_none_or(|b| b.priority() < f.priority())
-            {
-                best = Some(f);
+            let Some(mut f) = found else { continue };
+            if !parts && !f.conjunctions().is_empty() {
+                let mut next = Some(f);
+                while let Some(r) = next.take_if(|r| !r.conjunctions().is_empty()) {
+                    next = s.subtable.next_below(&r, version);
+                }
+                let Some(r) = next else { continue };
+                f = r;
+            }
+            if hard.is_some() && f.priority() <= best {
+                continue;
+            }
+            match f.conjunctions().is_empty() {
+                true => hard = Some(f),
+                false => softs.push(Soft { subtable: &s.subtable, rule: f }),
             }
         }
-        best
+        if softs.is_empty() {
+            return hard;
+        }
+        resolve(version, hard, softs, |id| {
+            let mut key = *key;
+            key.pipe.conj_id = id;
+            self.lookup_kind(version, &key, wc.as_deref_mut(), false)
+        })
     }
 
     /// The visible rule of exactly this match and priority.

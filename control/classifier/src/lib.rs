@@ -5,11 +5,14 @@
 //! stages (metadata, L2, L3, L4) and left at the first stage no rule agrees with; prefix tries tell
 //! how many bits of an address rule a subtable out.
 //!
+//! Rules may be parts of conjunctive matches ([`Conjunction`]).
+//!
 //! Rules carry `[added, removed)` versions. Inserting and removing change nothing for lookups at
 //! versions that are in use, so that many changes become visible by one store of the caller's
 //! current version. Lookups run on any thread; a writer delays them for one table operation.
 
 mod classifier;
+mod conjunction;
 #[cfg(test)]
 mod linear;
 mod mini;
@@ -25,4 +28,4 @@ mod trie;
 pub use classifier::Classifier;
 pub use mini::{MiniMask, MiniMatch};
 pub use prefix::{DEFAULT_PREFIXES, MAX_PREFIXES, PrefixField};
-pub use rule::{ClsRule, Version};
+pub use rule::{ClsRule, Conjunction, Version};

@@ -20,6 +20,17 @@ impl Version {
     }
 }
 
+/// One membership of a rule in a conjunctive match: a packet matches conjunction `id` if, at one
+/// priority, it matches a rule of each of the clauses 0 to `n_clauses - 1`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Conjunction {
+    pub id: u32,
+    /// From 0.
+    pub clause: u8,
+    /// 2 to 64.
+    pub n_clauses: u8,
+}
+
 /// A match and its priority, when it is visible, and what it stands for. Dereferences to the latter.
 pub struct ClsRule<R> {
     matches: MiniMatch,
@@ -27,13 +38,33 @@ pub struct ClsRule<R> {
     /// Written before the rule is reachable.
     added: AtomicU64,
     removed: AtomicU64,
+    conjunctions: Box<[Conjunction]>,
     pub value: R,
 }
 
 impl<R> ClsRule<R> {
     /// Not visible at any version until it is inserted.
     pub fn new(matches: MiniMatch, priority: i32, value: R) -> ClsRule<R> {
-        ClsRule { matches, priority, added: AtomicU64::new(u64::MAX), removed: AtomicU64::new(Version::NEVER.0), value }
+        ClsRule {
+            matches,
+            priority,
+            added: AtomicU64::new(u64::MAX),
+            removed: AtomicU64::new(Version::NEVER.0),
+            conjunctions: Box::default(),
+            value,
+        }
+    }
+
+    /// Makes it a part of conjunctive matches: no packet is decided by it alone.
+    #[must_use]
+    pub fn with_conjunctions(mut self, c: Vec<Conjunction>) -> ClsRule<R> {
+        self.conjunctions = c.into();
+        self
+    }
+
+    /// Empty for a rule that decides by itself.
+    pub fn conjunctions(&self) -> &[Conjunction] {
+        &self.conjunctions
     }
 
     pub fn matches(&self) -> &MiniMatch {

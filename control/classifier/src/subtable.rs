@@ -125,6 +125,18 @@ impl<R> Subtable<R> {
         self.find_at(self.hash(words), version, words)
     }
 
+    /// The visible rule of the same match as `rule` whose priority comes next.
+    pub(crate) fn next_below(&self, rule: &ClsRule<R>, version: Version) -> Option<Arc<ClsRule<R>>> {
+        let key = rule.matches().expand().key;
+        self.rules
+            .find(
+                self.hash(key.words()),
+                |c| c.first().is_some_and(|r| r.matches().values() == rule.matches().values()),
+                |c| c.iter().find(|r| r.priority() < rule.priority() && r.is_visible(version)).cloned(),
+            )
+            .flatten()
+    }
+
     /// As `find`, and adds the bits that decided to `wc`.
     pub(crate) fn find_wc(
         &self,

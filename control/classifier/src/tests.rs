@@ -79,6 +79,7 @@ proptest! {
         removed in prop::collection::vec(any::<prop::sample::Index>(), 0..10),
         purge in any::<bool>(),
         prefixes in prop::sample::select(vec![0usize, 1, 4]),
+        parts in any::<bool>(),
         probes in prop::collection::vec((any::<[u8; 6]>().prop_map(|v| v.map(|x| x & 3)), any::<bool>(), any::<[u8; 6]>().prop_map(|v| v.map(|x| x & 3)), any::<bool>()), 1..30),
     ) {
         let cls = Classifier::<usize>::new();
@@ -88,7 +89,20 @@ proptest! {
             if cls.find_exactly(&m, *prio, Version(100)).is_some() {
                 continue;
             }
-            let r = Arc::new(ClsRule::new(MiniMatch::new(&m), *prio, i));
+            let mut r = ClsRule::new(MiniMatch::new(&m), *prio, i);
+            if parts && i % 2 == 0 {
+                // One id a priority; and rules that are for it.
+                let (id, clause, n_clauses) = (100 + *prio as u32, v[5] & 1, 2);
+                r = r.with_conjunctions(vec![Conjunction { id, clause, n_clauses }]);
+            } else if parts && i % 3 == 0 {
+                let mut m = m;
+                (m.key.pipe.conj_id, m.mask.0.pipe.conj_id) = (100 + u32::from(v[0] * 2), u32::MAX);
+                if cls.find_exactly(&m, *prio, Version(100)).is_some() {
+                    continue;
+                }
+                r = ClsRule::new(MiniMatch::new(&m), *prio, i);
+            }
+            let r = Arc::new(r);
             cls.insert(r.clone(), Version(1 + (i % 3) as u64));
             list.0.push(r);
             if i == 7 {
@@ -272,4 +286,31 @@ fn many_rules_in_one_subtable() {
     rules.iter().for_each(|r| cls.remove(r, Version(2)));
     cls.purge(Version(2), usize::MAX);
     assert!(cls.rules(Version(1)).is_empty() && cls.is_empty());
+}
+
+/// Two clauses of which both must match, and what a lower rule of the same match as a part decides.
+#[test]
+fn conjunctions_need_every_clause() {
+    let cls = Classifier::new();
+    let part = |m: &Match, clause| {
+        let c = Conjunction { id: 7, clause, n_clauses: 2 };
+        let r = ClsRule::new(MiniMatch::new(m), 10, "part").with_conjunctions(vec![c]);
+        cls.insert(Arc::new(r), Version(1));
+    };
+    let (src, dst) = (make(8, [0; 6], 32), make(16, [0; 6], 8));
+    part(&src, 0);
+    part(&dst, 1);
+    let mut id = Match::default();
+    (id.key.pipe.conj_id, id.mask.0.pipe.conj_id) = (7, u32::MAX);
+    add(&cls, &id, 10, "both");
+    add(&cls, &src, 5, "source alone");
+    add(&cls, &Match::default(), 0, "rest");
+    for (v, want) in [
+        ([0, 0, 0, 0, 0, 0], "both"),
+        ([0, 0, 0, 0, 1, 0], "source alone"),
+        ([0, 0, 0, 1, 0, 0], "rest"),
+        ([0, 0, 0, 1, 1, 0], "rest"),
+    ] {
+        assert_eq!(wc_of(&cls, &packet(v, false)).0, want, "{v:?}");
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fv_classifier::{ClsRule, MiniMatch, Version};
+use fv_classifier::{ClsRule, Conjunction, MiniMatch, Version};
 use fv_core::{Nanos, OfPort};
 use fv_flow::Match;
 use fv_openflow::action::Action;
@@ -127,7 +127,8 @@ impl Ofproto {
         {
             rule.stats = old.stats.clone();
         }
-        let rule = Arc::new(ClsRule::new(MiniMatch::new(&fm.match_), priority, rule));
+        let parts = conjunctions(&fm.actions)?;
+        let rule = Arc::new(ClsRule::new(MiniMatch::new(&fm.match_), priority, rule).with_conjunctions(parts));
         if let Some(old) = old {
             self.remove_step(old, None, steps);
         }
@@ -158,13 +159,15 @@ impl Ofproto {
             return if adds { self.add_start(now, fm, steps) } else { Ok(()) };
         }
         check_writable(&rules, fm.flags)?;
+        let parts = conjunctions(&fm.actions)?;
         let actions = Arc::new(fm.actions.clone());
         let reset = fm.flags.has(FlowModFlags::RESET_COUNTS);
         for old in rules {
             let new_cookie = fm.modify_cookie && fm.new_cookie != u64::MAX;
             let cookie = if new_cookie { fm.new_cookie } else { old.cookie };
             let rule = old.modified_by(actions.clone(), cookie, reset, now);
-            let rule = Arc::new(ClsRule::new(old.matches().clone(), old.priority(), rule));
+            let rule = ClsRule::new(old.matches().clone(), old.priority(), rule).with_conjunctions(parts.clone());
+            let rule = Arc::new(rule);
             self.remove_step(old, None, steps);
             self.add_step(rule, steps);
         }
@@ -301,6 +304,25 @@ fn table_range(table: u8) -> Result<std::ops::Range<u8>, OfError> {
 fn check_writable(rules: &[RuleRef], flags: FlowModFlags) -> Result<(), OfError> {
     let internal = rules.iter().any(|r| r.table == TABLE_INTERNAL);
     if internal && !flags.has(FlowModFlags::NO_READONLY) { Err(OfError::BrcEperm) } else { Ok(()) }
+}
+
+/// What the actions make the flow a part of. Besides `conjunction` they may hold only notes.
+fn conjunctions(actions: &Actions) -> Result<Vec<Conjunction>, OfError> {
+    let mut parts = Vec::new();
+    let mut others = false;
+    for a in actions {
+        match *a {
+            Action::Conjunction { id, clause, n_clauses } => {
+                if !(2..=64).contains(&n_clauses) || clause >= n_clauses {
+                    return Err(OfError::NxBacBadConjunction);
+                }
+                parts.push(Conjunction { id, clause, n_clauses });
+            }
+            Action::Note(_) => {}
+            _ => others = true,
+        }
+    }
+    if others && !parts.is_empty() { Err(OfError::NxBacBadConjunction) } else { Ok(parts) }
 }
 
 fn check_output(port: OfPort) -> Result<(), OfError> {

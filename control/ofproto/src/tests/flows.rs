@@ -126,6 +126,13 @@ fn what_is_refused() {
         (FlowMod { actions: output(OfPort::NONE.0), ..base.clone() }, OfError::BacBadOutPort),
         (FlowMod { table: 4, actions: with(Action::GotoTable(4)), ..base.clone() }, OfError::BicBadTableId),
         (FlowMod { actions: with(Action::Clone(with(Action::Group(1)))), ..base.clone() }, OfError::BacBadOutGroup),
+        (
+            FlowMod {
+                actions: Actions(vec![Action::Conjunction { id: 1, clause: 0, n_clauses: 2 }, Action::CtClear]),
+                ..base.clone()
+            },
+            OfError::NxBacBadConjunction,
+        ),
         (FlowMod { table: 254, ..fm(Command::Delete, Match::default(), 0) }, OfError::BrcEperm),
     ];
     for (m, want) in cases {
