@@ -6,6 +6,7 @@ pub mod error;
 pub mod framing;
 pub mod matching;
 pub mod msg;
+pub mod text;
 pub mod vendor;
 pub mod version;
 mod wire;

