@@ -46,6 +46,7 @@ impl Ofproto {
         self.commit(host);
         self.conns.deliver();
         self.publish_view(host);
+        self.conns.sweep();
         let more = garbage || self.conns.iter().any(Connection::has_input);
         Turn { more, next: [next, tick].into_iter().flatten().min() }
     }
@@ -97,9 +98,11 @@ impl Ofproto {
         self.conns.add(kind, name, now)
     }
 
-    /// The stream is gone.
+    /// The stream is gone. What had come through it is still carried out.
     pub fn disconnect(&mut self, id: ConnId) {
-        self.conns.remove(id);
+        if let Some(c) = self.conns.get_mut(id) {
+            c.hang_up();
+        }
     }
 
     /// Bytes came. Hand in no more while [`Connection::wants_read`] is false.
@@ -110,7 +113,7 @@ impl Ofproto {
     }
 
     pub fn connection(&self, id: ConnId) -> Option<&Connection> {
-        self.conns.get(id)
+        self.conns.get(id).filter(|c| !c.is_gone())
     }
 
     /// The first `n` bytes of the connection's output were sent.

@@ -33,6 +33,8 @@ const HEADER_LEN: usize = 8;
 /// How long an unconfirmed controller must stay connected to count as accepting this switch.
 const ADMISSION: Nanos = Nanos::from_secs(30);
 
+/// How long a connection that is to be closed waits for its peer to read why.
+const LINGER: Nanos = Nanos::from_secs(5);
 /// How long a peer may take to say hello.
 const GREETING: Nanos = Nanos::from_secs(15);
 
@@ -76,6 +78,10 @@ pub struct Connection {
     rx_at: usize,
     tx: Vec<u8>,
     closed: Option<Closed>,
+    /// The stream is gone: what had come is still carried out, nothing is sent.
+    gone: bool,
+    /// When a closed connection stops waiting for its peer to read why.
+    linger: Option<Nanos>,
     pub(crate) role: Role,
     /// None: the defaults of version and kind.
     pub(crate) async_cfg: Option<async_msg::Masks>,
@@ -117,6 +123,8 @@ impl Connection {
             rx_at: 0,
             tx: Vec::new(),
             closed: None,
+            gone: false,
+            linger: None,
             role: Role::Equal,
             async_cfg: None,
             packet_in_format: PacketInFormat::Standard,
@@ -166,12 +174,28 @@ impl Connection {
 
     /// Negotiated and not to be closed.
     pub(crate) fn is_up(&self) -> bool {
-        self.version.is_some() && self.closed.is_none()
+        self.version.is_some() && self.closed.is_none() && !self.gone
+    }
+
+    /// The stream is gone.
+    pub(crate) fn hang_up(&mut self) {
+        self.gone = true;
+        self.dump = None;
+        self.tx = Vec::new();
+    }
+
+    /// Gone, and all that had come is done.
+    pub(crate) fn is_over(&self) -> bool {
+        self.gone && !self.has_input()
+    }
+
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone
     }
 
     /// Whether more bytes may be handed in: a peer that does not read its answers waits.
     pub fn wants_read(&self) -> bool {
-        self.closed.is_none() && self.rx.len() - self.rx_at < MAX_RX && self.tx.len() < TX_HIGH
+        self.closed.is_none() && !self.gone && self.rx.len() - self.rx_at < MAX_RX && self.tx.len() < TX_HIGH
     }
 
     pub(crate) fn receive(&mut self, bytes: &[u8], now: Nanos) {
@@ -279,7 +303,7 @@ impl Connection {
 
     /// Appends to what is to be sent; a peer that has let too much pile up is given up.
     fn push(&mut self, bytes: &[u8]) {
-        if self.closed.is_some() {
+        if self.closed.is_some() || self.gone {
             return;
         }
         if self.tx.len() + bytes.len() > TX_MAX {
@@ -342,7 +366,11 @@ impl Connection {
         let next = self.packet_ins.release(now);
         self.refill_packet_ins();
         if self.closed.is_some() {
-            return next;
+            let until = *self.linger.get_or_insert(now.saturating_add(LINGER));
+            if until <= now {
+                self.tx = Vec::new();
+            }
+            return Some(until).filter(|u| *u > now);
         }
         if self.version.is_none() {
             let limit = self.connected.saturating_add(GREETING);

@@ -113,10 +113,13 @@ impl Conns {
         id
     }
 
-    /// The stream is gone.
-    pub(crate) fn remove(&mut self, id: ConnId) {
-        self.list.retain(|c| c.as_ref().is_none_or(|c| c.id != id));
-        self.update_copies();
+    /// Forgets those whose stream is gone and whose last messages are done.
+    pub(crate) fn sweep(&mut self) {
+        let n = self.list.len();
+        self.list.retain(|c| c.as_ref().is_none_or(|c| !c.is_over()));
+        if self.list.len() != n {
+            self.update_copies();
+        }
     }
 
     /// Primary connections keep copies only while someone snoops.
@@ -165,6 +168,7 @@ impl Conns {
 
     pub fn info(&self) -> Vec<ConnInfo> {
         self.iter()
+            .filter(|c| !c.is_gone())
             .map(|c| ConnInfo { id: c.id, kind: c.kind, name: c.name.clone(), version: c.version, role: c.role })
             .collect()
     }
@@ -217,7 +221,7 @@ impl Conns {
 
     /// Whether a connection wants misses without a flow, as the protocol before 1.3 demands.
     pub fn wants_miss(&self) -> bool {
-        self.iter().any(|c| c.closed.is_none() && c.wants_miss())
+        self.iter().any(|c| c.closed.is_none() && !c.gone && c.wants_miss())
     }
 
     pub fn wants_invalid_ttl(&self) -> bool {

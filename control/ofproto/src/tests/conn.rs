@@ -416,6 +416,32 @@ fn a_peer_that_says_nothing_is_given_up() {
     assert_eq!(n.o.closed(id), Some(Closed::Version));
 }
 
+/// Who sends and hangs up at once is obeyed nevertheless.
+#[test]
+fn the_last_words_count() {
+    let mut n = Net::new();
+    let v = Version::V13;
+    let id = n.open(Kind::Primary, v);
+    n.send(id, v, add_flow(3));
+    n.send(id, v, Body::EchoRequest(vec![0; 100]));
+    n.o.disconnect(id);
+    assert!(n.o.connection(id).is_none() && !n.o.view().has_controller);
+    n.turn();
+    assert_eq!((n.o.tables().flow_count(), n.o.conns().iter().count()), (1, 0));
+}
+
+#[test]
+fn a_closed_peer_that_does_not_read_is_left() {
+    let mut n = Net::new();
+    let id = n.open(Kind::Service, Version::V13);
+    n.o.receive(id, &[1, 2, 0, 8, 0, 0, 0, 1], n.now);
+    n.turn();
+    assert!(!n.o.connection(id).unwrap().output().is_empty());
+    n.now = at(5);
+    n.turn();
+    assert!(n.o.connection(id).unwrap().output().is_empty());
+}
+
 proptest::proptest! {
     /// Whatever follows a hello: no panic, an answer or the end, and never without bound.
     #[test]
