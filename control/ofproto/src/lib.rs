@@ -29,6 +29,6 @@ pub use packet_in::{PacketInJob, PacketInQueue};
 pub use port::PortSpec;
 pub use rule::{Rule, RuleRef, RuleStats};
 pub use snapshot::Snapshot;
-pub use tables::{N_TABLES, N_VISIBLE_TABLES, TABLE_INTERNAL, Table, Tables};
+pub use tables::{N_TABLES, N_VISIBLE_TABLES, TABLE_INTERNAL, Table, TableSpec, Tables};
 pub use turn::Turn;
 pub use view::{BridgeId, BridgeView, BundleView, PortView, PriorityTags, SharedView, View, VlanMode};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
-use fv_classifier::{Classifier, ClsRule, MiniMatch, Version};
+use fv_classifier::{Classifier, ClsRule, DEFAULT_PREFIXES, MiniMatch, PrefixField, Version};
 use fv_core::Nanos;
 use fv_flow::{FlowKey, FlowMask, Match};
 use fv_openflow::Actions;
@@ -91,8 +91,34 @@ impl Table {
         self.name.lock().clone()
     }
 
+    /// Takes over configuration; flows above a lower limit stay.
+    pub fn configure(&self, s: &TableSpec) {
+        self.set_name(&s.name);
+        self.set_max_flows(s.max_flows);
+        self.set_evicts(s.evicts);
+        self.cls.set_prefixes(&s.prefixes);
+    }
+
     pub fn set_name(&self, s: &str) {
         *self.name.lock() = s.to_owned();
+    }
+}
+
+/// What configuration says of one table.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TableSpec {
+    pub name: String,
+    /// None is no limit.
+    pub max_flows: Option<usize>,
+    /// A full table evicts instead of refusing.
+    pub evicts: bool,
+    /// Fields with prefix tries, at most [`fv_classifier::MAX_PREFIXES`].
+    pub prefixes: Vec<PrefixField>,
+}
+
+impl Default for TableSpec {
+    fn default() -> Self {
+        TableSpec { name: String::new(), max_flows: None, evicts: false, prefixes: DEFAULT_PREFIXES.to_vec() }
     }
 }
 

@@ -1,5 +1,6 @@
 mod conn;
 mod flows;
+mod twin;
 
 use std::sync::Arc;
 
