@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use fv_core::{Clock, DpPort, Nanos, Ufid};
@@ -68,7 +68,7 @@ pub struct Dp {
     dealing: Mutex<Dealing>,
     cache_use: Mutex<CacheUse>,
     vlan_limit: Mutex<u8>,
-    main: Mutex<Worker>,
+    main: MainWorker,
     main_mailbox: Arc<Mailbox>,
     executions: Mutex<VecDeque<Execution>>,
     /// What workers counted that are gone: hit, missed, lost.
@@ -98,7 +98,7 @@ impl Dp {
             cache_use: Mutex::default(),
             vlan_limit: Mutex::new(1),
             main_mailbox: handle.mailbox.clone(),
-            main: Mutex::new(Worker::new(handle, 0, shared, ticks)),
+            main: MainWorker::new(Worker::new(handle, 0, shared, ticks)),
             executions: Mutex::default(),
             gone: Mutex::default(),
         })
@@ -327,25 +327,24 @@ impl Dp {
 
     // The control thread's worker.
 
-    /// One turn of worker MAIN. Does nothing if another thread, or this one further up, is in it.
+    /// One turn of worker MAIN. Does nothing if another thread is in it, and says that there is more
+    /// to do, or if this thread is, further up.
     pub fn turn_main(&self, now: Nanos, budget: usize) -> TurnResult {
-        let Some(mut main) = self.main.try_lock() else { return TurnResult::default() };
-        let result = main.turn(now, budget);
-        drop(main);
+        let Some(result) = self.main.enter(|main| main.turn(now, budget)) else {
+            return TurnResult { more: !self.main.is_mine(), ..TurnResult::default() };
+        };
         self.run_executions();
         result
     }
 
     /// Lets `f` look at worker MAIN, unless it is busy: what its sleep depends on.
     pub fn with_main<T>(&self, f: impl FnOnce(&Worker) -> T) -> Option<T> {
-        self.main.try_lock().map(|main| f(&main))
+        self.main.enter(|main| f(main))
     }
 
     /// Has MAIN take its messages now, unless it is busy and will see them anyway.
     fn poke_main(&self) {
-        if let Some(mut main) = self.main.try_lock() {
-            main.take_messages(self.clock.now());
-        }
+        self.main.enter(|main| main.take_messages(self.clock.now()));
         self.run_executions();
     }
 
@@ -353,11 +352,15 @@ impl Dp {
     /// packets from inside a turn leaves them to that turn's thread.
     fn run_executions(&self) {
         while !self.executions.lock().is_empty() {
-            let Some(mut main) = self.main.try_lock() else { return };
-            while let Some(e) = self.pop_execution() {
-                main.execute(self.clock.now(), e.packet, &e.key, &e.program);
+            let done = self.main.enter(|main| {
+                while let Some(e) = self.pop_execution() {
+                    main.execute(self.clock.now(), e.packet, &e.key, &e.program);
+                }
+            });
+            if done.is_none() {
+                return;
             }
-            // Those that come in before the lock is given up are seen by the outer loop.
+            // Those that came in before the lock was given up are seen by the next round.
         }
     }
 
@@ -374,6 +377,37 @@ impl Dp {
             }
         }
     }
+}
+
+/// Worker MAIN, which any thread may use that finds it free.
+struct MainWorker {
+    worker: Mutex<Worker>,
+    /// The thread that is in it, by the address of one of its variables; 0 for none.
+    owner: AtomicUsize,
+}
+
+impl MainWorker {
+    fn new(worker: Worker) -> MainWorker {
+        MainWorker { worker: Mutex::new(worker), owner: AtomicUsize::new(0) }
+    }
+
+    /// None if a thread is in it, this one included.
+    fn enter<T>(&self, f: impl FnOnce(&mut Worker) -> T) -> Option<T> {
+        let mut worker = self.worker.try_lock()?;
+        self.owner.store(this_thread(), Ordering::Relaxed);
+        let result = f(&mut worker);
+        self.owner.store(0, Ordering::Relaxed);
+        Some(result)
+    }
+
+    fn is_mine(&self) -> bool {
+        self.owner.load(Ordering::Relaxed) == this_thread()
+    }
+}
+
+fn this_thread() -> usize {
+    thread_local!(static HERE: u8 = const { 0 });
+    HERE.with(|here| std::ptr::from_ref(here).addr())
 }
 
 fn open_rx(port: DpPort, device: &dyn Device, life: impl Fn() -> Life) -> Result<Vec<Rxq>, DpError> {

@@ -263,6 +263,23 @@ fn execute_from_inside_an_upcall() {
 }
 
 #[test]
+fn a_turn_within_a_turn_is_idle_and_one_beside_it_is_not() {
+    let (dp, dev) = switch(2);
+    let weak = Arc::downgrade(&dp);
+    let control = Control::new(move |_| {
+        let dp = weak.upgrade().unwrap();
+        assert!(!dp.turn_main(Nanos::ZERO, 1).busy());
+        let beside = std::thread::spawn(move || dp.turn_main(Nanos::ZERO, 1).busy());
+        assert!(beside.join().unwrap());
+        forward(vec![output(2)], dst_mask())
+    });
+    dp.set_upcall_handler(Some(control.clone()));
+    dev[0].inject(&udp(5, 0));
+    turn(&dp);
+    assert_eq!((control.misses(), dev[1].sent().len()), (1, 1));
+}
+
+#[test]
 fn userspace_gets_packet_and_key_as_they_are_there() {
     let (dp, dev) = switch(2);
     let what = Userspace::Data(vec![1, 2]);
