@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use fv_core::{Clock, DpPort, Nanos, Ufid};
@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 use crate::assign::{Policy, QueueDemand, WorkerKind, WorkerSlot, assign};
 use crate::flow::Flow;
 use crate::lookup::CacheUse;
+use crate::main_worker::MainWorker;
 use crate::ports::{Port, PortQueue, PortTable};
 use crate::shared::Shared;
 use crate::trace;
@@ -377,37 +378,6 @@ impl Dp {
             }
         }
     }
-}
-
-/// Worker MAIN, which any thread may use that finds it free.
-struct MainWorker {
-    worker: Mutex<Worker>,
-    /// The thread that is in it, by the address of one of its variables; 0 for none.
-    owner: AtomicUsize,
-}
-
-impl MainWorker {
-    fn new(worker: Worker) -> MainWorker {
-        MainWorker { worker: Mutex::new(worker), owner: AtomicUsize::new(0) }
-    }
-
-    /// None if a thread is in it, this one included.
-    fn enter<T>(&self, f: impl FnOnce(&mut Worker) -> T) -> Option<T> {
-        let mut worker = self.worker.try_lock()?;
-        self.owner.store(this_thread(), Ordering::Relaxed);
-        let result = f(&mut worker);
-        self.owner.store(0, Ordering::Relaxed);
-        Some(result)
-    }
-
-    fn is_mine(&self) -> bool {
-        self.owner.load(Ordering::Relaxed) == this_thread()
-    }
-}
-
-fn this_thread() -> usize {
-    thread_local!(static HERE: u8 = const { 0 });
-    HERE.with(|here| std::ptr::from_ref(here).addr())
 }
 
 fn open_rx(port: DpPort, device: &dyn Device, life: impl Fn() -> Life) -> Result<Vec<Rxq>, DpError> {

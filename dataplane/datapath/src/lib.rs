@@ -10,6 +10,7 @@ mod exec;
 mod flow;
 mod hash;
 mod lookup;
+mod main_worker;
 mod parse;
 mod ports;
 mod registry;

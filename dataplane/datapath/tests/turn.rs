@@ -263,6 +263,18 @@ fn execute_from_inside_an_upcall() {
 }
 
 #[test]
+fn a_cut_lasts_until_the_next_output() {
+    let (dp, dev) = switch(3);
+    let clone = DpAction::Clone(vec![output(2)]);
+    let actions = vec![DpAction::Trunc(30), clone, output(3), output(3)];
+    dp.set_upcall_handler(Some(Control::new(move |_| forward(actions.clone(), dst_mask()))));
+    dev[0].inject(&udp(5, 0));
+    turn(&dp);
+    let lengths = |d: &Mem| d.sent().iter().map(Vec::len).collect::<Vec<_>>();
+    assert_eq!((lengths(&dev[1]), lengths(&dev[2])), (vec![30], vec![30, 60]));
+}
+
+#[test]
 fn a_turn_within_a_turn_is_idle_and_one_beside_it_is_not() {
     let (dp, dev) = switch(2);
     let weak = Arc::downgrade(&dp);

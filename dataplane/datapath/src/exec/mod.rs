@@ -153,9 +153,9 @@ impl Env {
     /// Gives the packet back unless the action consumed it, as the `last` of a program may.
     fn action(&mut self, mut packet: Packet, action: &DpAction, depth: u8, last: bool) -> Option<Packet> {
         let done = match action {
-            DpAction::Output(port) => return self.consume(packet, last, |env, p| env.output(p, *port)),
+            DpAction::Output(port) => return self.consume_cut(packet, last, |env, p| env.output(p, *port)),
             DpAction::Userspace { what, .. } => {
-                return self.consume(packet, last, |env, p| env.userspace(p, what));
+                return self.consume_cut(packet, last, |env, p| env.userspace(p, what));
             }
             DpAction::Recirc(id) => return self.consume(packet, last, |env, p| env.recirc(p, *id, depth)),
             DpAction::Clone(inner) => return self.consume(packet, last, |env, p| env.actions(p, inner, depth)),
@@ -180,7 +180,9 @@ impl Env {
                 self.drop(packet, DropReason::ActionOfPipeline);
                 return None;
             }
-            DpAction::TunnelPush(push) => return self.consume(packet, last, |env, p| env.tunnel_push(p, push, depth)),
+            DpAction::TunnelPush(push) => {
+                return self.consume_cut(packet, last, |env, p| env.tunnel_push(p, push, depth));
+            }
             DpAction::TunnelPop(port) => return self.consume(packet, last, |env, p| env.tunnel_pop(p, *port, depth)),
             DpAction::LbOutput(_) => Err(DropReason::InvalidBond),
             DpAction::PushVlan { tpid, tci } => vlan::push(&mut packet, *tpid, *tci),
@@ -208,18 +210,24 @@ impl Env {
         }
     }
 
-    /// Hands the packet itself to the last action, a copy to any other. An action that a `trunc`
-    /// before it cuts uses that up.
+    /// Hands the packet itself to the last action, a copy to any other.
     #[inline]
-    fn consume(&mut self, mut packet: Packet, last: bool, f: impl FnOnce(&mut Env, Packet)) -> Option<Packet> {
+    fn consume(&mut self, packet: Packet, last: bool, f: impl FnOnce(&mut Env, Packet)) -> Option<Packet> {
         if last {
             f(self, packet);
             return None;
         }
         let copy = self.copy(&packet);
-        packet.meta_mut().trunc_len = 0;
         f(self, copy);
         Some(packet)
+    }
+
+    /// As `consume`, for an action that a `trunc` before it cuts: that is used up then.
+    #[inline]
+    fn consume_cut(&mut self, packet: Packet, last: bool, f: impl FnOnce(&mut Env, Packet)) -> Option<Packet> {
+        let mut rest = self.consume(packet, last, f)?;
+        rest.meta_mut().trunc_len = 0;
+        Some(rest)
     }
 
     fn recirc(&mut self, mut packet: Packet, id: RecircId, depth: u8) {
