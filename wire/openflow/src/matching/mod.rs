@@ -16,19 +16,19 @@ const OFPMT_OXM: u16 = 1;
 
 /// Takes the match of a 1.1+ message, with its padding. `loose` skips fields that are not known and
 /// prerequisites that do not hold.
-pub(crate) fn pull(r: &mut Reader<'_>, version: Version, loose: bool) -> Result<nxm::Decoded, OfError> {
+pub(crate) fn pull(r: &mut Reader<'_>, loose: bool) -> Result<nxm::Decoded, OfError> {
     let whole = r.rest();
     let mut head = Reader::body(whole);
     let kind = head.u16()?;
     let len = usize::from(head.u16()?);
     match kind {
-        OFPMT_STANDARD if version == Version::V11 => {
+        OFPMT_STANDARD => {
             if len != ofp11::LEN {
                 return Err(OfError::BmcBadLen);
             }
             Ok(nxm::Decoded { match_: ofp11::decode(&r.array()?)?, ..Default::default() })
         }
-        OFPMT_OXM if version != Version::V11 => {
+        OFPMT_OXM => {
             let body = whole.get(4..len).ok_or(OfError::BmcBadLen)?;
             r.skip(len.next_multiple_of(8)).map_err(|_| OfError::BmcBadLen)?;
             let mode = if loose { nxm::Mode::Loose } else { nxm::Mode::Strict };
@@ -38,16 +38,21 @@ pub(crate) fn pull(r: &mut Reader<'_>, version: Version, loose: bool) -> Result<
     }
 }
 
-/// Writes the match of a 1.1+ message, with its padding.
-pub(crate) fn put(out: &mut Vec<u8>, m: &Match, version: Version) {
-    if version == Version::V11 {
-        out.put(&ofp11::encode(m));
-        return;
-    }
+/// As [`put`], but in 1.1 too as entries: what its flow statistics carry.
+pub(crate) fn put_entries(out: &mut Vec<u8>, m: &Match, version: Version) {
     let start = out.len();
     out.u16(OFPMT_OXM).u16(0);
     nxm::encode(out, m, Some(version), None);
     let len = out.len() - start;
     out.set_u16(start + 2, len as u16);
     out.pad8(start);
+}
+
+/// Writes the match of a 1.1+ message, with its padding.
+pub(crate) fn put(out: &mut Vec<u8>, m: &Match, version: Version) {
+    if version == Version::V11 {
+        out.put(&ofp11::encode(m));
+        return;
+    }
+    put_entries(out, m, version);
 }

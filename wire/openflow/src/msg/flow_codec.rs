@@ -2,6 +2,7 @@
 
 use super::codec::DecodeCx;
 use super::flow::*;
+use super::oxs::{self, Stats};
 use super::port::pull_port;
 use crate::action::{Actions, decode_actions, decode_instructions, encode_actions, encode_instructions};
 use crate::error::OfError;
@@ -148,7 +149,7 @@ impl FlowMod {
         } else {
             (f.cookie, f.cookie_mask, f.new_cookie) = (cookie & cookie_mask, cookie_mask, u64::MAX);
         }
-        f.match_ = matching::pull(r, v, false)?.match_;
+        f.match_ = matching::pull(r, false)?.match_;
         f.actions = decode_instructions(r.take_rest(), v)?;
         Ok(f)
     }
@@ -228,7 +229,44 @@ impl FlowMod {
 }
 
 impl FlowRemoved {
+    fn decode_v15(r: &mut Reader<'_>) -> Result<FlowRemoved, OfError> {
+        let (table, reason, priority) = (r.u8()?, r.u8()?, r.u16()?);
+        let (idle_timeout_s, hard_timeout_s, cookie) = (r.u16()?, r.u16()?, r.u64()?);
+        let match_ = matching::pull(r, false)?.match_;
+        let s = Stats::pull(r)?;
+        let (duration_s, duration_ns) = s.duration.unwrap_or_default();
+        Ok(FlowRemoved {
+            match_,
+            cookie,
+            priority,
+            reason: FlowRemovedReason::from_wire(reason)?,
+            table,
+            duration_s,
+            duration_ns,
+            idle_timeout_s,
+            hard_timeout_s,
+            packets: s.packets.unwrap_or(u64::MAX),
+            bytes: s.bytes.unwrap_or(u64::MAX),
+        })
+    }
+
+    fn encode_v15(&self, out: &mut Vec<u8>) {
+        out.u8(self.table).u8(self.reason.wire(Version::V15)).u16(self.priority);
+        out.u16(self.idle_timeout_s).u16(self.hard_timeout_s).u64(self.cookie);
+        matching::put(out, &self.match_, Version::V15);
+        let stats = Stats {
+            duration: Some((self.duration_s, self.duration_ns)),
+            packets: oxs::known(self.packets),
+            bytes: oxs::known(self.bytes),
+            ..Default::default()
+        };
+        stats.put(out);
+    }
+
     pub(crate) fn decode(v: Version, r: &mut Reader<'_>) -> Result<FlowRemoved, OfError> {
+        if v >= Version::V15 {
+            return Self::decode_v15(r);
+        }
         let v10 = v == Version::V10;
         let match10 = if v10 { Some(pull_match10(r)?) } else { None };
         let (cookie, priority, reason, table) = (r.u64()?, r.u16()?, r.u8()?, r.u8()?);
@@ -236,7 +274,7 @@ impl FlowRemoved {
         let (packets, bytes) = (r.u64()?, r.u64()?);
         let match_ = match match10 {
             Some(m) => m,
-            None => matching::pull(r, v, false)?.match_,
+            None => matching::pull(r, false)?.match_,
         };
         Ok(FlowRemoved {
             match_,
@@ -247,7 +285,7 @@ impl FlowRemoved {
             duration_s,
             duration_ns,
             idle_timeout_s,
-            hard_timeout_s: if v >= Version::V12 { hard } else { 0 },
+            hard_timeout_s: if v >= Version::V11 { hard } else { 0 },
             packets,
             bytes,
         })
@@ -274,13 +312,16 @@ impl FlowRemoved {
     }
 
     pub(crate) fn encode(&self, out: &mut Vec<u8>, v: Version) {
+        if v >= Version::V15 {
+            return self.encode_v15(out);
+        }
         let v10 = v == Version::V10;
         if v10 {
             out.put(&ofp10::encode(&self.match_));
         }
         out.u64(self.cookie).u16(self.priority).u8(self.reason.wire(v)).u8(if v10 { 0 } else { self.table });
         out.u32(self.duration_s).u32(self.duration_ns).u16(self.idle_timeout_s);
-        out.u16(if v >= Version::V12 { self.hard_timeout_s } else { 0 });
+        out.u16(if v >= Version::V11 { self.hard_timeout_s } else { 0 });
         out.u64(self.packets).u64(self.bytes);
         if !v10 {
             matching::put(out, &self.match_, v);
@@ -313,7 +354,7 @@ impl FlowStatsRequest {
         r.skip(4)?;
         (q.cookie, q.cookie_mask) = (r.u64()?, r.u64()?);
         q.cookie &= q.cookie_mask;
-        q.match_ = matching::pull(r, v, false)?.match_;
+        q.match_ = matching::pull(r, false)?.match_;
         Ok(q)
     }
 
@@ -358,6 +399,9 @@ impl FlowStats {
         let len = usize::from(r.u16()?);
         let mut b = r.sub(len.checked_sub(2).ok_or(OfError::BrcBadLen)?)?;
         let b = &mut b;
+        if v >= Version::V15 && !nx {
+            return Self::decode_v15(b);
+        }
         let table = b.u8()?;
         b.skip(1)?;
         let v10 = v == Version::V10 && !nx;
@@ -370,7 +414,7 @@ impl FlowStats {
         if nx {
             match_ = pull_nxm(b, x, true)?.match_;
         } else if !v10 {
-            match_ = matching::pull(b, v, true)?.match_;
+            match_ = matching::pull(b, true)?.match_;
         }
         let rest = b.take_rest();
         let actions = if v10 || nx { decode_actions(rest, v)? } else { decode_instructions(rest, v)? };
@@ -393,7 +437,57 @@ impl FlowStats {
         })
     }
 
+    fn decode_v15(b: &mut Reader<'_>) -> Result<FlowStats, OfError> {
+        let v = Version::V15;
+        b.skip(2)?;
+        let table = b.u8()?;
+        b.skip(1)?;
+        let (priority, idle_timeout_s, hard_timeout_s) = (b.u16()?, b.u16()?, b.u16()?);
+        let (flags, importance, cookie) = (b.u16()?, b.u16()?, b.u64()?);
+        let match_ = matching::pull(b, true)?.match_;
+        let s = Stats::pull(b)?;
+        let (duration_s, duration_ns) = s.duration.unwrap_or_default();
+        Ok(FlowStats {
+            match_,
+            cookie,
+            table,
+            priority,
+            duration_s,
+            duration_ns,
+            idle_timeout_s,
+            hard_timeout_s,
+            idle_age_s: s.idle_s.map(|i| i.min(u16::MAX.into()) as u16),
+            hard_age_s: None,
+            importance,
+            flags: FlowModFlags(flags.into()),
+            packets: s.packets.unwrap_or(u64::MAX),
+            bytes: s.bytes.unwrap_or(u64::MAX),
+            actions: decode_instructions(b.take_rest(), v)?,
+        })
+    }
+
+    fn encode_v15(&self, out: &mut Vec<u8>) {
+        let (v, start) = (Version::V15, out.len());
+        out.u16(0).zero(2).u8(self.table).zero(1).u16(self.priority).u16(self.idle_timeout_s).u16(self.hard_timeout_s);
+        out.u16(flags_out(v, self.flags)).u16(self.importance).u64(self.cookie);
+        matching::put(out, &self.match_, v);
+        let stats = Stats {
+            duration: Some((self.duration_s, self.duration_ns)),
+            idle_s: self.idle_age_s.map(u32::from),
+            packets: oxs::known(self.packets),
+            bytes: oxs::known(self.bytes),
+            flows: None,
+        };
+        stats.put(out);
+        encode_instructions(out, &self.actions, v);
+        let len = out.len() - start;
+        out.set_u16(start, len as u16);
+    }
+
     pub(crate) fn encode(&self, out: &mut Vec<u8>, v: Version, nx: bool) {
+        if v >= Version::V15 && !nx {
+            return self.encode_v15(out);
+        }
         let start = out.len();
         out.u16(0).u8(self.table).zero(1);
         let v10 = v == Version::V10 && !nx;
@@ -413,7 +507,7 @@ impl FlowStats {
         if nx {
             put_nxm(out, &self.match_, None, len_at);
         } else if !v10 {
-            matching::put(out, &self.match_, v);
+            matching::put_entries(out, &self.match_, v);
         }
         put_list(out, &self.actions, v, v10 || nx);
         let len = out.len() - start;
@@ -430,12 +524,21 @@ fn put_list(out: &mut Vec<u8>, actions: &Actions, v: Version, plain: bool) {
 }
 
 impl AggregateStats {
-    pub(crate) fn decode(r: &mut Reader<'_>) -> Result<AggregateStats, OfError> {
+    pub(crate) fn decode(r: &mut Reader<'_>, v: Version) -> Result<AggregateStats, OfError> {
+        if v >= Version::V15 {
+            let s = Stats::pull(r)?;
+            let (packets, bytes) = (s.packets.unwrap_or(u64::MAX), s.bytes.unwrap_or(u64::MAX));
+            return Ok(AggregateStats { packets, bytes, flows: s.flows.unwrap_or(0) });
+        }
         let (packets, bytes, flows) = (r.u64()?, r.u64()?, r.u32()?);
         r.skip(4)?;
         Ok(AggregateStats { packets, bytes, flows })
     }
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>, v: Version) {
+        if v >= Version::V15 {
+            let (packets, bytes) = (oxs::known(self.packets), oxs::known(self.bytes));
+            return Stats { packets, bytes, flows: Some(self.flows), ..Default::default() }.put(out);
+        }
         out.u64(self.packets).u64(self.bytes).u32(self.flows).zero(4);
     }
 }

@@ -7,6 +7,7 @@ pub mod bundle;
 pub mod codec;
 pub mod flow;
 mod flow_codec;
+mod oxs;
 pub mod packet;
 mod packet_codec;
 pub mod port;

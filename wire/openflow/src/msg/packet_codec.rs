@@ -71,7 +71,7 @@ impl PacketIn {
                 if v >= Version::V13 {
                     p.cookie = r.u64()?;
                 }
-                p.metadata = matching::pull(r, v, true)?.match_;
+                p.metadata = matching::pull(r, true)?.match_;
                 r.skip(2)?;
             }
         }
@@ -198,7 +198,7 @@ impl PacketOut {
         } else {
             len = r.u16()?;
             r.skip(2)?;
-            metadata = matching::pull(r, v, false)?.match_;
+            metadata = matching::pull(r, false)?.match_;
             if Field::all().any(|f| !f.is_all_wild(&metadata.mask) && !is_pipeline(f)) {
                 return Err(OfError::BrcPipelineFieldsOnly);
             }

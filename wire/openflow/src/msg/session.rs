@@ -290,12 +290,12 @@ impl Role {
 }
 
 impl RoleMsg {
-    pub(crate) fn decode(r: &mut Reader<'_>) -> Result<RoleMsg, OfError> {
+    pub(crate) fn decode(r: &mut Reader<'_>, request: bool) -> Result<RoleMsg, OfError> {
         let role = Role::from_wire(r.u32()?)?;
         r.skip(4)?;
         let generation = r.u64()?;
-        // Only a claim of a role that excludes others carries a generation.
-        let claims = matches!(role, Role::Primary | Role::Secondary);
+        // In a request only a claim of a role that excludes others carries a generation.
+        let claims = !request || matches!(role, Role::Primary | Role::Secondary);
         Ok(RoleMsg { role, generation_id: (claims && generation != u64::MAX).then_some(generation) })
     }
     pub(crate) fn decode_nx(r: &mut Reader<'_>) -> Result<RoleMsg, OfError> {

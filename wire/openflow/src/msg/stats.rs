@@ -238,7 +238,7 @@ impl Multipart<Reply> {
         let body = match kind {
             Kind::Std(mp::DESC) => Reply::Desc(Desc::decode(r)?),
             Kind::Std(mp::FLOW) => Reply::Flow(many(r, |r| FlowStats::decode(v, r, false))?),
-            Kind::Std(mp::AGGREGATE) => Reply::Aggregate(AggregateStats::decode(r)?),
+            Kind::Std(mp::AGGREGATE) => Reply::Aggregate(AggregateStats::decode(r, v)?),
             Kind::Std(mp::TABLE) => Reply::Table(many(r, |r| TableStats::decode(v, r))?),
             Kind::Std(mp::PORT) => Reply::Port(many(r, |r| PortStats::decode(v, r))?),
             Kind::Std(mp::QUEUE) => Reply::Queue(many(r, |r| QueueStats::decode(v, r))?),
@@ -246,7 +246,7 @@ impl Multipart<Reply> {
             Kind::Std(mp::TABLE_FEATURES) if v >= Version::V13 => Reply::TableFeatures(table_features(v, r)?),
             Kind::Std(mp::TABLE_DESC) if v >= Version::V14 => Reply::TableDesc(many(r, TableDesc::decode)?),
             Kind::Nx(NXST_FLOW) => Reply::NxFlow(many(r, |r| FlowStats::decode(v, r, true))?),
-            Kind::Nx(NXST_AGGREGATE) => Reply::NxAggregate(AggregateStats::decode(r)?),
+            Kind::Nx(NXST_AGGREGATE) => Reply::NxAggregate(AggregateStats::decode(r, Version::V10)?),
             Kind::Std(_) => return Err(OfError::BrcBadStat),
             Kind::Nx(_) => return Err(OfError::BrcBadSubtype),
         };
@@ -290,7 +290,8 @@ impl Reply {
             Reply::Desc(d) => each(&mut |o| d.encode(o)),
             Reply::Flow(l) => l.iter().for_each(|s| each(&mut |o| s.encode(o, v, false))),
             Reply::NxFlow(l) => l.iter().for_each(|s| each(&mut |o| s.encode(o, v, true))),
-            Reply::Aggregate(a) | Reply::NxAggregate(a) => each(&mut |o| a.encode(o)),
+            Reply::Aggregate(a) => each(&mut |o| a.encode(o, v)),
+            Reply::NxAggregate(a) => each(&mut |o| a.encode(o, Version::V10)),
             Reply::Table(l) => l.iter().for_each(|(s, f)| each(&mut |o| s.encode(f, o, v))),
             Reply::Port(l) => l.iter().for_each(|s| each(&mut |o| s.encode(o, v))),
             Reply::Queue(l) => l.iter().for_each(|s| each(&mut |o| s.encode(o, v))),
