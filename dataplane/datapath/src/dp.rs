@@ -423,10 +423,14 @@ impl Datapath for Dp {
 
     fn flow_put(&self, put: FlowPut) -> Result<Option<FlowStats>, DpError> {
         let flow = Flow::new(&put.key, &put.mask, put.ufid, put.program.clone(), put.worker);
-        let there = match self.shared.registry.find(flow.ufid) {
-            Some(there) => Some(there),
-            None => self.shared.registry.find_megaflow(flow.megaflow),
-        };
+        let registry = &self.shared.registry;
+        let there = registry.find(flow.ufid).or_else(|| registry.find_megaflow(flow.megaflow));
+        // A flow without a name of its own may also be meant by one that covers its key, and must not
+        // overlap with it.
+        let there = there.or_else(|| match put.ufid {
+            None => self.main.enter(|main| main.covering(&put.key)).flatten(),
+            Some(_) => None,
+        });
         if let Some(there) = there {
             return self.change(&there, put);
         }

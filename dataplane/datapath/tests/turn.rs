@@ -126,6 +126,8 @@ fn put_get_modify_dump() {
     assert_eq!(dp.flow_put(put(vec![output(3)], false, true)), Err(DpError::NotFound));
     assert_eq!(dp.flow_put(put(vec![output(3)], true, false)), Ok(None));
     assert_eq!(dp.flow_put(put(vec![output(3)], true, false)), Err(DpError::Exists));
+    let wider = FlowPut { mask: DpMask::default(), ..put(vec![output(3)], true, false) };
+    assert_eq!(dp.flow_put(wider), Err(DpError::Exists), "overlap");
     dev[0].inject(&udp(5, 1));
     turn(&dp);
     assert_eq!(dev[2].sent().len(), 1);

@@ -21,7 +21,7 @@ use self::dpcls::{Classifier, Mask};
 pub use self::line::NONE;
 use crate::exec::{Code, Shape};
 use crate::flow::{Flow, SlotRef};
-use crate::hash::{Block, BlockHash, block, each_block};
+use crate::hash::{Block, BlockHash, block, blocks_of, each_block};
 
 /// Subtables are put in the order of their use this often.
 const RANK_INTERVAL: Nanos = Nanos::from_secs(1);
@@ -73,6 +73,10 @@ const STEADY: Block = {
 const EVERY: Block = [u64::MAX; 8];
 
 impl Probe {
+    pub fn new(key: &DpKey) -> Probe {
+        Probe { key: *key, blocks: blocks_of(key.words()) }
+    }
+
     /// Hash of the key without the fields that change from packet to packet of a connection.
     #[inline]
     pub fn hash(&self) -> u64 {

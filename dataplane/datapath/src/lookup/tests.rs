@@ -8,7 +8,6 @@ use fv_flow::{DpKey, DpMask};
 use proptest::prelude::*;
 
 use super::*;
-use crate::hash::blocks_of;
 
 /// Few values in few fields, so that masks overlap and keys repeat.
 fn key(bits: u32) -> DpKey {
@@ -53,7 +52,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 fn probe(k: DpKey) -> Probe {
-    Probe { key: k, blocks: blocks_of(k.words()) }
+    Probe::new(&k)
 }
 
 fn run(steps: &[Step], cache: CacheUse) {

@@ -25,7 +25,8 @@ use self::tx::TxPorts;
 use self::work::WorkList;
 use crate::assign::WorkerKind;
 use crate::exec::Env;
-use crate::lookup::Table;
+use crate::flow::Flow;
+use crate::lookup::{Probe, Table};
 use crate::parse;
 use crate::shared::Shared;
 
@@ -297,6 +298,13 @@ impl Worker {
     /// Port and number of each queue that is polled here.
     pub fn queues(&self) -> impl Iterator<Item = (DpPort, usize)> + '_ {
         self.queues.iter().map(|q| (q.port, q.queue))
+    }
+
+    /// The flow that packets of this key hit here.
+    pub(crate) fn covering(&mut self, key: &DpKey) -> Option<Arc<Flow>> {
+        let probe = Probe::new(key);
+        let index = self.table.lookup(&probe).index()?;
+        self.table.entry(index).map(|e| e.flow.clone())
     }
 
     /// Flows and subtables in the worker's structures.
