@@ -14,20 +14,15 @@ use fv_core::Nanos;
 
 use crate::error::Error;
 use crate::filter;
-use crate::kinds::addr::{self, Addr, AddrKey};
-use crate::kinds::link::{self, IFLA_EXT_MASK, Link, RTEXT_FILTER_SKIP_STATS};
-use crate::kinds::neigh::{self, Neigh, NeighKey};
-use crate::kinds::route::{self, RTA_TABLE};
-use crate::kinds::rule::{self, Rule};
+use crate::kinds::link::Link;
+use crate::kinds::{addr, link, neigh, route, rule};
 use crate::netns;
-use crate::routes::{Fit, RouteTable};
+use crate::pieces::{Piece, class, fill, pieces};
+use crate::routes::Fit;
 use crate::socket::{RECV_LEN, Received, Socket};
-use crate::store::Store;
 use crate::sys;
-use crate::wire::{
-    Builder, HEADER_LEN, Message, Messages, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NLMSG_DONE, NLMSG_ERROR,
-    NLMSG_NOOP,
-};
+use crate::tables::{Interest, Kind, Neighbours, Tables};
+use crate::wire::{Builder, HEADER_LEN, Message, Messages, NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR, NLMSG_NOOP};
 
 const GROUP_LINK: i32 = 1;
 const GROUP_NEIGH: i32 = 3;
@@ -46,87 +41,6 @@ const MIN_DUMP_PAUSE: Nanos = Nanos::from_ms(100);
 const MAX_DUMP_PAUSE: Nanos = Nanos::from_secs(10);
 /// A pause is this many times the duration of the dump before it: 5 % of a core.
 const PAUSE_FACTOR: u64 = 20;
-const MAX_ENTRIES: usize = 1 << 17;
-
-/// What to follow. Links always are.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Interest {
-    pub addrs: bool,
-    /// Routing tables by number, both families. Empty: no routes.
-    pub route_tables: Vec<u32>,
-    pub rules: bool,
-    pub neighbours: Neighbours,
-}
-
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub enum Neighbours {
-    #[default]
-    None,
-    /// Only those on these links (by index).
-    On(Vec<u32>),
-    All,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
-    Links,
-    Addrs,
-    Routes,
-    Rules,
-    Neighbours,
-}
-
-/// The replica. Each table has its own change sequence and list of changed keys.
-pub struct Tables {
-    pub links: Store<u32, Link>,
-    pub addrs: Store<AddrKey, Addr>,
-    pub routes: RouteTable,
-    pub rules: Store<Rule, ()>,
-    pub neighs: Store<NeighKey, Neigh>,
-}
-
-impl Default for Tables {
-    fn default() -> Self {
-        Tables {
-            links: Store::new(MAX_ENTRIES),
-            addrs: Store::new(MAX_ENTRIES),
-            routes: RouteTable::default(),
-            rules: Store::new(MAX_ENTRIES),
-            neighs: Store::new(MAX_ENTRIES),
-        }
-    }
-}
-
-impl Tables {
-    pub fn link_by_name(&self, name: &str) -> Option<&Link> {
-        self.links.iter().map(|(_, l)| l).find(|l| l.name == name)
-    }
-
-    pub fn seq(&self, k: Kind) -> u64 {
-        match k {
-            Kind::Links => self.links.seq(),
-            Kind::Addrs => self.addrs.seq(),
-            Kind::Routes => self.routes.seq(),
-            Kind::Rules => self.rules.seq(),
-            Kind::Neighbours => self.neighs.seq(),
-        }
-    }
-
-    /// Grows with every change of anything.
-    pub fn total_seq(&self) -> u64 {
-        self.links.seq() + self.addrs.seq() + self.routes.seq() + self.rules.seq() + self.neighs.seq()
-    }
-}
-
-/// What one request dumps.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Piece {
-    Links,
-    Addrs,
-    Rules { v6: bool },
-    Routes { table: u32, v6: bool },
-    Neighs,
-}
 
 #[derive(Clone, Copy, Default)]
 struct Pace {
@@ -191,7 +105,10 @@ impl HostNet {
             events: Socket::open()?,
             dumps: Socket::open()?,
             tables: Tables::default(),
-            pieces: pieces(&interest),
+            pieces: pieces(&interest)
+                .into_iter()
+                .map(|p| (p, Pace { wanted: true, not_before: Nanos::ZERO }))
+                .collect(),
             interest,
             dump: None,
             replay: Vec::new(),
@@ -548,105 +465,6 @@ impl HostNet {
                 let mut fresh = d.fresh.rules.into_map();
                 fresh.extend(t.rules.iter().filter(|(r, ())| r.v6 != v6).map(|(r, ())| (r.clone(), ())));
                 t.rules.replace(.., fresh);
-            }
-        }
-    }
-}
-
-impl Piece {
-    fn kind(self) -> Kind {
-        match self {
-            Piece::Links => Kind::Links,
-            Piece::Addrs => Kind::Addrs,
-            Piece::Rules { .. } => Kind::Rules,
-            Piece::Routes { .. } => Kind::Routes,
-            Piece::Neighs => Kind::Neighbours,
-        }
-    }
-
-    /// The strictest request that the kernel understands.
-    fn request(self, seq: u32) -> Builder {
-        let family = |v6| if v6 { libc::AF_INET6 as u8 } else { libc::AF_INET as u8 };
-        let new = |kind, fixed: &[u8]| Builder::new(kind, NLM_F_REQUEST | NLM_F_DUMP, seq, fixed);
-        match self {
-            Piece::Links => {
-                let mut b = new(link::RTM_GETLINK, &link::ifinfo(0, 0, 0));
-                b.u32(IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS);
-                b
-            }
-            Piece::Addrs => new(addr::RTM_GETADDR, &[0; 8]),
-            Piece::Rules { v6 } => new(rule::RTM_GETRULE, &route::rtmsg(family(v6), 0)),
-            Piece::Routes { table, v6 } => {
-                let mut b = new(route::RTM_GETROUTE, &route::rtmsg(family(v6), 0));
-                b.u32(RTA_TABLE, table);
-                b
-            }
-            Piece::Neighs => new(neigh::RTM_GETNEIGH, &neigh::ndmsg()),
-        }
-    }
-}
-
-fn pieces(i: &Interest) -> BTreeMap<Piece, Pace> {
-    let mut all = vec![Piece::Links];
-    if i.addrs {
-        all.push(Piece::Addrs);
-    }
-    if i.neighbours != Neighbours::None {
-        all.push(Piece::Neighs);
-    }
-    for v6 in [false, true] {
-        if i.rules {
-            all.push(Piece::Rules { v6 });
-        }
-        all.extend(i.route_tables.iter().map(|&table| Piece::Routes { table, v6 }));
-    }
-    all.into_iter().map(|p| (p, Pace { wanted: true, not_before: Nanos::ZERO })).collect()
-}
-
-fn class(kind: u16) -> Option<Kind> {
-    Some(match kind {
-        link::RTM_NEWLINK | link::RTM_DELLINK => Kind::Links,
-        addr::RTM_NEWADDR | addr::RTM_DELADDR => Kind::Addrs,
-        route::RTM_NEWROUTE | route::RTM_DELROUTE => Kind::Routes,
-        rule::RTM_NEWRULE | rule::RTM_DELRULE => Kind::Rules,
-        neigh::RTM_NEWNEIGH | neigh::RTM_DELNEIGH => Kind::Neighbours,
-        _ => return None,
-    })
-}
-
-/// One line of a dump. Kernels that do not filter answer with more than was asked for.
-fn fill(t: &mut Tables, piece: Piece, m: &Message<'_>, interest: &Interest) {
-    match piece {
-        Piece::Links => {
-            if let Some(mut l) = link::parse(m) {
-                l.stats = None;
-                t.links.put(l.index, l);
-            }
-        }
-        Piece::Addrs => {
-            if let Some(a) = addr::parse(m) {
-                t.addrs.put(a.key, a);
-            }
-        }
-        Piece::Rules { v6 } => {
-            if let Some(r) = rule::parse(m).filter(|r| r.v6 == v6) {
-                t.rules.put(r, ());
-            }
-        }
-        Piece::Routes { table, v6 } => {
-            if route::table_of(m) == Some(table)
-                && let Some(r) = route::parse(m).filter(|r| r.key.dst.is_ipv6() == v6)
-            {
-                t.routes.add_dumped(r);
-            }
-        }
-        Piece::Neighs => {
-            let on = |i: u32| match &interest.neighbours {
-                Neighbours::On(l) => l.contains(&i),
-                _ => true,
-            };
-            if let Some(n) = neigh::parse(m).filter(|n| on(n.key.link)) {
-                t.neighs.put(n.key, n);
             }
         }
     }
