@@ -584,7 +584,7 @@ fn configure_device(d: &dyn Device, i: &IfaceSpec) -> Result<fv_netdev::Changed,
     {
         log::warn!(target: "bridge", "interface {}: failed to set MTU {mtu}: {}", i.name, reason(&e));
     }
-    if matches!(i.kind.as_str(), "tap" | "dummy" | "dummy-pmd") {
+    if i.kind == "tap" {
         let _ = d.set_admin_up(true);
     }
     Ok(changed)

@@ -364,15 +364,15 @@ impl Ofproto {
 }
 
 fn flow_removed(r: &RuleRef, reason: FlowRemovedReason, at: Nanos) -> FlowRemoved {
-    let age = at.saturating_sub(r.created);
+    let (duration_s, duration_ns) = crate::dump::duration(at.saturating_sub(r.created));
     FlowRemoved {
         match_: r.matches().expand(),
         cookie: r.cookie,
         priority: r.priority().clamp(0, 0xffff) as u16,
         reason,
         table: r.table,
-        duration_s: age.secs().min(u64::from(u32::MAX)) as u32,
-        duration_ns: (age.0 % 1_000_000_000) as u32,
+        duration_s,
+        duration_ns,
         idle_timeout_s: r.idle_timeout_s(),
         hard_timeout_s: r.hard_timeout_s(),
         packets: r.stats.packets(),

@@ -64,15 +64,15 @@ impl Connection {
 
 /// What a statistics reply says of a rule.
 pub fn flow_stats(r: &RuleRef, now: Nanos) -> FlowStats {
-    let age = now.saturating_sub(r.created);
+    let (duration_s, duration_ns) = duration(now.saturating_sub(r.created));
     let seconds = |t: Nanos| Some(now.saturating_sub(t).secs().min(0xffff) as u16);
     FlowStats {
         match_: r.matches().expand(),
         cookie: r.cookie,
         table: r.table,
         priority: r.priority().clamp(0, 0xffff) as u16,
-        duration_s: age.secs().min(u64::from(u32::MAX)) as u32,
-        duration_ns: (age.0 % 1_000_000_000) as u32,
+        duration_s,
+        duration_ns,
         idle_timeout_s: r.idle_timeout_s(),
         hard_timeout_s: r.hard_timeout_s(),
         idle_age_s: seconds(r.stats.used()),
@@ -83,4 +83,9 @@ pub fn flow_stats(r: &RuleRef, now: Nanos) -> FlowStats {
         bytes: r.stats.bytes(),
         actions: (*r.actions).clone(),
     }
+}
+
+/// A duration as the protocol splits it, in whole milliseconds.
+pub(crate) fn duration(d: Nanos) -> (u32, u32) {
+    (d.secs().min(u64::from(u32::MAX)) as u32, (d.ms() % 1000) as u32 * 1_000_000)
 }

@@ -333,7 +333,7 @@ impl Ofproto {
             .into_iter()
             .filter_map(|p| {
                 let mut s = host.port_stats(id, p.view.ofp)?;
-                s.duration_ns.get_or_insert(now.saturating_sub(p.created).0);
+                s.duration_ns.get_or_insert(now.saturating_sub(p.created).ms() * 1_000_000);
                 Some(s)
             })
             .collect();
@@ -349,7 +349,7 @@ impl Ofproto {
         for p in self.ports.values().filter(|p| port == OfPort::NONE || p.view.ofp == port) {
             for mut q in host.queue_stats(self.id(), p.view.ofp) {
                 if queue == QUEUE_ALL || q.queue == queue {
-                    q.duration_ns.get_or_insert(now.saturating_sub(p.created).0);
+                    q.duration_ns.get_or_insert(now.saturating_sub(p.created).ms() * 1_000_000);
                     all.push(q);
                 }
             }

@@ -79,7 +79,7 @@ impl Dummy {
             state: Mutex::new(State {
                 mac,
                 mtu: 1500,
-                admin_up: false,
+                admin_up: true,
                 link_resets: 0,
                 config: Config { n_rxq: 1, n_txq: 1, ..Config::default() },
                 rxq_pcap: None,
