@@ -129,3 +129,30 @@ proptest! {
         }
     }
 }
+
+/// Several threads learn, move, look up and expire; in the end the order agrees with the entries.
+#[test]
+fn threads_share_the_table() {
+    let t = MacTable::new();
+    t.set_max_entries(50);
+    std::thread::scope(|sc| {
+        for thread in 0..3u64 {
+            let t = &t;
+            sc.spawn(move || {
+                for i in 0..5000u64 {
+                    let m = mac((i * 7 + thread) as u16 % 80);
+                    t.learn(s(i / 100), (i % 2) as u16, m, (i + thread) % 4, Learn::default());
+                    t.lookup(0, m);
+                    if i % 500 == 0 {
+                        t.expire(s(i / 100));
+                        t.remove(0, m);
+                    }
+                }
+            });
+        }
+    });
+    assert!(t.len() <= 50);
+    assert_eq!(t.entries().len(), t.len());
+    t.expire(s(100_000));
+    assert!(t.is_empty() && t.entries().is_empty());
+}

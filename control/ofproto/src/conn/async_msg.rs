@@ -113,9 +113,12 @@ impl Connection {
         }
     }
 
-    /// Whether table misses without a flow go to this connection: only before OpenFlow 1.3.
+    /// Whether table misses without a flow go to this connection: only before OpenFlow 1.3, and not
+    /// to one that would not hear of them, such as a tool that only asks something.
     pub(crate) fn wants_miss(&self) -> bool {
-        self.kind() != Kind::Snoop && self.controller_id == 0 && self.version().is_none_or(|v| v < Version::V13)
+        self.controller_id == 0
+            && self.version().is_some_and(|v| v < Version::V13)
+            && self.wants(|m| m.packet_in, PacketInReason::NoMatch as u32)
     }
 
     /// Sends a packet if this connection wants it. Always all of it: there are no buffers that the

@@ -221,7 +221,7 @@ impl Conns {
 
     /// Whether a connection wants misses without a flow, as the protocol before 1.3 demands.
     pub fn wants_miss(&self) -> bool {
-        self.iter().any(|c| c.closed.is_none() && !c.gone && c.wants_miss())
+        self.iter().any(Connection::wants_miss)
     }
 
     pub fn wants_invalid_ttl(&self) -> bool {

@@ -416,6 +416,22 @@ fn a_peer_that_says_nothing_is_given_up() {
     assert_eq!(n.o.closed(id), Some(Closed::Version));
 }
 
+/// A tool that comes and goes changes nothing for packets: flows stay valid.
+#[test]
+fn only_listeners_change_the_view() {
+    let mut n = Net::new();
+    n.turn();
+    let views = n.host.views.len();
+    let id = n.open(Kind::Service, Version::V10);
+    n.turn();
+    assert_eq!(n.host.views.len(), views);
+    n.ask(id, Version::V10, Body::SetConfig(Config { miss_send_len: 128, ..Config::default() }));
+    assert!(n.host.views.last().unwrap().wants_miss);
+    n.o.disconnect(id);
+    n.turn();
+    assert!(!n.host.views.last().unwrap().wants_miss);
+}
+
 /// Who sends and hangs up at once is obeyed nevertheless.
 #[test]
 fn the_last_words_count() {

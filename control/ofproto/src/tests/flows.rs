@@ -321,3 +321,42 @@ fn bundles_keep_their_ids() {
     assert_eq!(o.view().bundle_of(OfPort(1)).unwrap().0, 0);
     assert_eq!(o.mac_table().lookup(0, [4; 6]).unwrap().port, 1);
 }
+
+/// Translations on other threads, while two tables are changed together over and over: a snapshot
+/// always finds a flow in both, and the same generation of it.
+#[test]
+fn a_snapshot_never_sees_half_a_change() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let mut o = bridge(true);
+    let mut host = FakeHost::default();
+    let mods = |cookie| [0u8, 1].map(|table| FlowMod { table, new_cookie: cookie, ..fm(Command::Add, on_port(1), 5) });
+    o.flow_mods(at(0), &mods(0)).unwrap();
+    o.turn(at(0), 10, &mut host);
+    let (tables, stop) = (o.tables().clone(), AtomicBool::new(false));
+    std::thread::scope(|s| {
+        let readers: Vec<_> = (0..2)
+            .map(|_| {
+                s.spawn(|| {
+                    let mut n = 0u64;
+                    while n == 0 || !stop.load(Ordering::Relaxed) {
+                        let snap = tables.snapshot();
+                        let cookie = |t| snap.lookup(t, &on_port(1).key, None).map(|r| r.cookie);
+                        let first = cookie(0);
+                        assert!(first.is_some());
+                        assert_eq!(first, cookie(1));
+                        n += 1;
+                    }
+                })
+            })
+            .collect();
+        for i in 1..2000 {
+            o.flow_mods(at(0), &mods(i)).unwrap();
+            o.turn(at(0), 10, &mut host);
+        }
+        stop.store(true, Ordering::Relaxed);
+        readers.into_iter().for_each(|r| r.join().unwrap());
+    });
+    // Nothing that was replaced is kept.
+    while o.collect_garbage() {}
+    assert_eq!(tables.flow_count(), 2);
+}
