@@ -247,10 +247,8 @@ impl Engine {
             }
             inst.slowpath.patch.forget(id, i.ofp);
         }
-        if i.kind == "internal" || i.kind == "tap" {
-            if let Some(d) = i.device {
-                d.remove();
-            }
+        if let Some(d) = i.device.filter(|_| i.kind == "internal" || i.kind == "tap") {
+            d.remove();
         }
     }
 

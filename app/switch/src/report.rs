@@ -185,6 +185,6 @@ pub fn counters(s: &PortStats) -> Datum {
     let mut all: BTreeMap<String, u64> = named.into_iter().filter_map(|(k, v)| Some((k.to_string(), v?))).collect();
     all.extend(s.custom.iter().cloned());
     Datum::from_pairs(
-        all.into_iter().map(|(k, v)| (Atom::String(k.into()), Atom::Integer(i64::try_from(v).unwrap_or(i64::MAX)))),
+        all.into_iter().map(|(k, v)| (Atom::String(k), Atom::Integer(i64::try_from(v).unwrap_or(i64::MAX)))),
     )
 }
