@@ -3,11 +3,13 @@
 //! One list holds both: instructions of OpenFlow 1.1+ follow the actions to apply, in their order of
 //! execution (meter first, then the actions, clear, write, metadata, goto last).
 
+mod check;
 mod decode;
 mod encode;
 mod encode_nicira;
 mod nicira;
 
+pub use check::{CheckCx, check};
 pub use decode::{decode_actions, decode_instructions};
 pub use encode::{encode_actions, encode_instructions};
 pub use nicira::load;
