@@ -1,6 +1,6 @@
 //! The MAC learning table of one bridge.
 //!
-//! Lookups and refreshes lock one of [`N_SHARDS`] shards for a few instructions and may come from
+//! Lookups and refreshes lock one of sixteen shards for a few instructions and may come from
 //! any worker. Whatever changes where packets go (a new entry, a move, an expiry) also takes the
 //! order lock and raises [`MacTable::generation`], by which megaflows know that they are outdated.
 
