@@ -184,7 +184,7 @@ fn sessions() {
             ..Default::default()
         };
         if v >= Version::V14 {
-            (a.role_status, a.table_status, a.requestforward) = ([7, 8], [9, 10], [11, 12]);
+            (a.role_status, a.table_status, a.requestforward) = ([7, 4], [8, 16], [1, 2]);
         }
         round_trip(v, Body::SetAsync(a));
         round_trip(v, Body::SetPacketInFormat(PacketInFormat::Nxt2));
@@ -197,7 +197,7 @@ fn sessions() {
         round_trip(v, Body::BundleControl(c));
         let msg = Message::new(
             v,
-            3,
+            0x1234_5678,
             Body::FlowMod(Box::new(FlowMod { match_: tcp_match(), table: 1, ..FlowMod::default() })),
         );
         round_trip(v, Body::BundleAdd(Box::new(BundleAdd { bundle_id: 5, flags: 1, msg })));

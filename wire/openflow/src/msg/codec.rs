@@ -143,6 +143,12 @@ impl Message {
         if !r.is_empty() {
             return Err(OfError::BrcBadLen);
         }
+        // A message in a bundle carries the bundle message's own number.
+        if let Body::BundleAdd(b) = &body
+            && b.msg.xid != h.xid
+        {
+            return Err(OfError::BfcMsgBadXid);
+        }
         Ok(Message { version, xid: h.xid, body })
     }
 

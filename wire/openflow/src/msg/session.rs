@@ -325,6 +325,9 @@ impl RoleStatus {
 }
 
 impl AsyncConfig {
+    /// Reasons that exist, by kind.
+    const REASONS: [u32; 6] = [0x3f, 0x07, 0x3f, 0x07, 0x18, 0x03];
+
     /// The kinds of message in the order of 1.4's properties: two properties each, secondary first.
     fn kinds(&mut self) -> [&mut [u32; 2]; 6] {
         [
@@ -359,6 +362,9 @@ impl AsyncConfig {
             }
             let mask = p.body.u32()?;
             p.end()?;
+            if mask & !Self::REASONS[n / 2] != 0 {
+                return Err(OfError::AcfcInvalid);
+            }
             a.kinds()[n / 2][1 - n % 2] = mask;
             a.given |= 1 << (n / 2);
         }
