@@ -17,7 +17,7 @@ use crate::features::table_features;
 use crate::flow_mod::Criteria;
 use crate::host::Host;
 use crate::rule::RuleRef;
-use crate::tables::N_VISIBLE_TABLES;
+use crate::tables::{N_VISIBLE_TABLES, TABLE_INTERNAL};
 
 /// Nicira's flow format 2.
 const NXM: u32 = 2;
@@ -90,7 +90,7 @@ impl Ofproto {
             }
             Body::PortMod(p) => {
                 reject_secondary(c)?;
-                self.port_mod(&p, host)
+                self.port_mod(&p, c.version() >= Some(Version::V14), host)
             }
             Body::TableMod(t) => {
                 reject_secondary(c)?;
@@ -187,7 +187,8 @@ impl Ofproto {
     fn table_mod(&mut self, m: &TableMod) -> Result<(), OfError> {
         let all = m.table == TableId(0xff);
         if !all && usize::from(m.table.0) >= N_VISIBLE_TABLES {
-            return Err(OfError::TmfcBadTable);
+            let internal = m.table == TableId(TABLE_INTERNAL);
+            return Err(if internal { OfError::TmfcEperm } else { OfError::TmfcBadTable });
         }
         for (id, t) in self.tables.visible() {
             if all || TableId(id) == m.table {
@@ -354,8 +355,8 @@ impl Ofproto {
                 }
             }
         }
-        // Asking for one queue of one port that it has not is an error, a wildcard finds nothing.
-        if all.is_empty() && queue != QUEUE_ALL && port != OfPort::NONE {
+        // Asking for one queue that no port has is an error, a wildcard may find nothing.
+        if all.is_empty() && queue != QUEUE_ALL {
             return Err(OfError::QofcBadQueue);
         }
         Ok(Reply::Queue(all))

@@ -223,11 +223,12 @@ impl Ofproto {
         &self.bundles
     }
 
-    /// A controller changes a port's configuration.
-    pub(crate) fn port_mod(&mut self, m: &PortMod, host: &mut dyn Host) -> Result<(), OfError> {
+    /// A controller changes a port's configuration. `any_addr`: a zero address stands for any, as from
+    /// OpenFlow 1.4 on.
+    pub(crate) fn port_mod(&mut self, m: &PortMod, any_addr: bool, host: &mut dyn Host) -> Result<(), OfError> {
         let id = self.id();
         let p = self.ports.get_mut(&m.port_no).ok_or(OfError::PmfcBadPort)?;
-        if m.hw_addr != p.spec.hw_addr && m.hw_addr != [0; 6] {
+        if m.hw_addr != p.spec.hw_addr && !(any_addr && m.hw_addr == [0; 6]) {
             return Err(OfError::PmfcBadHwAddr);
         }
         let mask = PortConfig(m.mask.0 & SETTABLE.0);

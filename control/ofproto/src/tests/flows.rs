@@ -283,11 +283,11 @@ fn port_mods() {
         |port_no, hw_addr, config, mask| PortMod { port_no, hw_addr, config, mask, advertise: PortFeatures::default() };
     let hw = o.port(OfPort(1)).unwrap().hw_addr;
     let flood = PortConfig::NO_FLOOD;
-    assert_eq!(o.port_mod(&m(OfPort(9), hw, flood, flood), &mut host), Err(OfError::PmfcBadPort));
-    assert_eq!(o.port_mod(&m(OfPort(1), [9; 6], flood, flood), &mut host), Err(OfError::PmfcBadHwAddr));
-    o.port_mod(&m(OfPort(1), hw, flood, flood), &mut host).unwrap();
+    assert_eq!(o.port_mod(&m(OfPort(9), hw, flood, flood), false, &mut host), Err(OfError::PmfcBadPort));
+    assert_eq!(o.port_mod(&m(OfPort(1), [9; 6], flood, flood), false, &mut host), Err(OfError::PmfcBadHwAddr));
+    o.port_mod(&m(OfPort(1), hw, flood, flood), false, &mut host).unwrap();
     let down = PortConfig::PORT_DOWN;
-    o.port_mod(&m(OfPort(1), hw, down, down), &mut host).unwrap();
+    o.port_mod(&m(OfPort(1), [0; 6], down, down), true, &mut host).unwrap();
     assert_eq!(o.port(OfPort(1)).unwrap().config, flood.with(down));
     assert!(!o.port(OfPort(1)).unwrap().may_output());
     assert_eq!(host.admin, [(OfPort(1), false)]);
