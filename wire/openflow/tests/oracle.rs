@@ -71,3 +71,51 @@ fn actions_as_text() {
     assert!(n > 1000, "{n} texts");
     assert!(bad.is_empty(), "{} failures\n{}", bad.len(), bad.join("\n"));
 }
+
+/// Lines of `dump-flows`, as far as the recorded text goes.
+#[test]
+fn flows_as_text() {
+    use fv_openflow::msg::stats::{Multipart, Reply};
+    use fv_openflow::msg::{Body, flow::FlowStats};
+    use fv_openflow::text::{Lookups, Names, format_flow_stats, parse_flow};
+    let (mut bad, mut n) = (Vec::new(), 0);
+    for (bytes, text) in corpus().filter(|(_, t)| t.starts_with("OFPST_FLOW reply")) {
+        let m = Message::decode(&bytes, &DecodeCx::default()).unwrap();
+        let Body::MultipartReply(Multipart { body: Reply::Flow(flows), .. }) = m.body else { panic!("{text}") };
+        let lines: Vec<&str> = text.split("\\n").skip(1).collect();
+        // The last recorded line may be cut.
+        for (f, want) in flows.iter().zip(&lines[..lines.len() - 1]) {
+            n += 1;
+            let got = format!(" {}", format_flow_stats(f, Names::default(), true));
+            if got != *want {
+                bad.push(format!("want{want}\ngot {got}"));
+            }
+            let back: &FlowStats = f;
+            let mut p = parse_flow(&got, Lookups::default()).unwrap().flow;
+            // Text is about Ethernet packets; the wire says so only when it is asked.
+            p.match_.mask.0.dp.misc.packet_type = 0;
+            assert_eq!((p.priority, &p.actions), (back.priority, &back.actions), "{got}");
+            assert_eq!(p.match_, back.match_, "{got}");
+        }
+    }
+    assert!(n >= 6, "{n}");
+    assert!(bad.is_empty(), "{}", bad.join("\n"));
+}
+
+/// Flow-mods in the log.
+#[test]
+fn flow_mods_in_the_log() {
+    let (mut bad, mut n) = (Vec::new(), 0);
+    for (bytes, want) in corpus().filter(|(_, t)| t.contains("_FLOW_MOD") && !t.contains("TABLE_ID")) {
+        let cx = DecodeCx { flow_mod_table_id: want.contains(" table:") };
+        n += 1;
+        let got = fv_openflow::text::log_line(&Message::decode(&bytes, &cx).unwrap());
+        // We say the exact mask less, and the NSH context more.
+        let differs = want.contains("0xfffff->mpls") || want.contains("nsh_flags");
+        if got != want.replace("\\n", "\n") && !differs {
+            bad.push(format!("want {want}\ngot  {got}"));
+        }
+    }
+    assert!(n > 1000);
+    assert!(bad.is_empty(), "{} of {n}\n{}", bad.len(), bad.join("\n"));
+}

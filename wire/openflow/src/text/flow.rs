@@ -179,3 +179,16 @@ pub(super) fn format_flow_mod(f: &FlowMod, names: Names) -> String {
     }
     format!("{t} actions={}", format_actions(&f.actions, names))
 }
+
+/// One line of `bridge/dump-flows`. Table 0 goes without saying.
+pub fn format_bridge_flow(f: &FlowStats, names: Names) -> String {
+    let table = if f.table == 0 { String::new() } else { format!("table_id={}, ", f.table) };
+    format!(
+        "{table}duration={}s, n_packets={}, n_bytes={}, {},actions={}",
+        f.duration_s,
+        f.packets,
+        f.bytes,
+        format_match_flow(&f.match_, f.priority, names),
+        format_actions(&f.actions, names)
+    )
+}

@@ -2,9 +2,10 @@
 
 use super::Names;
 use super::flow::format_flow_mod;
-use super::format::format_actions;
+use super::format::{format_actions, hex};
+use crate::msg::bundle::{BUNDLE_ATOMIC, BUNDLE_ORDERED};
 use crate::msg::session::{ErrorKind, RoleMsg};
-use crate::msg::{Body, Message};
+use crate::msg::{Body, BundleControlKind, Message};
 use crate::version::Version;
 
 /// `OFPT_HELLO (OF1.3) (xid=0x1): version bitmap: 0x04`.
@@ -56,8 +57,12 @@ fn detail(body: &Body) -> String {
             format!(" {what}: {}({})", names.port(s.desc.port_no), s.desc.name)
         }
         Body::RoleRequest(r) | Body::RoleReply(r) => role(r),
-        Body::BundleControl(b) => format!("\n bundle_id={:#x} type={:?} flags={:#x}", b.bundle_id, b.kind, b.flags),
-        Body::BundleAdd(b) => format!("\n bundle_id={:#x} flags={:#x}\n{}", b.bundle_id, b.flags, log_line(&b.msg)),
+        Body::BundleControl(b) => {
+            format!("\n bundle_id={} type={} flags={}", hex(b.bundle_id), b.kind.name(), bundle_flags(b.flags))
+        }
+        Body::BundleAdd(b) => {
+            format!("\n bundle_id={} flags={}\n{}", hex(b.bundle_id), bundle_flags(b.flags), log_line(&b.msg))
+        }
         Body::SetFlowFormat(f) => format!(" format={}", if *f == 2 { "nxm" } else { "openflow10" }),
         Body::FlowModTableId(on) => format!(" {}", if *on { "enable" } else { "disable" }),
         Body::SetControllerId(id) => format!(" id={id}"),
@@ -71,5 +76,26 @@ fn role(r: &RoleMsg) -> String {
     match r.generation_id {
         Some(g) => format!(" role={name} generation_id={g}"),
         None => format!(" role={name}"),
+    }
+}
+
+fn bundle_flags(f: u16) -> String {
+    let words = [(BUNDLE_ATOMIC, "atomic"), (BUNDLE_ORDERED, "ordered")];
+    let set: Vec<&str> = words.iter().filter(|(b, _)| f & b != 0).map(|(_, w)| *w).collect();
+    if set.is_empty() { "0".to_owned() } else { set.join(" ") }
+}
+
+impl BundleControlKind {
+    const fn name(self) -> &'static str {
+        match self {
+            BundleControlKind::OpenRequest => "OPEN_REQUEST",
+            BundleControlKind::OpenReply => "OPEN_REPLY",
+            BundleControlKind::CloseRequest => "CLOSE_REQUEST",
+            BundleControlKind::CloseReply => "CLOSE_REPLY",
+            BundleControlKind::CommitRequest => "COMMIT_REQUEST",
+            BundleControlKind::CommitReply => "COMMIT_REPLY",
+            BundleControlKind::DiscardRequest => "DISCARD_REQUEST",
+            BundleControlKind::DiscardReply => "DISCARD_REPLY",
+        }
     }
 }

@@ -8,7 +8,7 @@ mod parse;
 mod parse_ct;
 mod scan;
 
-pub use flow::{ParsedFlow, format_flow_stats, format_match_flow, parse_flow};
+pub use flow::{ParsedFlow, format_bridge_flow, format_flow_stats, format_match_flow, parse_flow};
 pub use format::{format_action, format_actions, format_subfield};
 pub use message::log_line;
 pub use parse::{Error as ActionTextError, parse_actions, parse_subfield};
