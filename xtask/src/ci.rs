@@ -81,6 +81,14 @@ pub fn long(_: &[String]) -> Result<()> {
         .env("FERROVIA_LONG", "1"))
 }
 
+/// Runs the fuzz targets for a time of one's own choice.
+pub fn fuzz(args: &[String]) -> Result<()> {
+    let seconds = args.first().map_or("60", String::as_str);
+    run(Command::new("cargo")
+        .args(["test", "--release", "--package", "fv-fuzz", "--", "--nocapture"])
+        .env("FERROVIA_FUZZ_SECONDS", seconds))
+}
+
 pub fn root() -> std::path::PathBuf {
     std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is inside the workspace").to_path_buf()
 }

@@ -13,6 +13,7 @@ const TASKS: &[(&str, &str, fn(&[String]) -> Result<()>)] = &[
     ("layers", "compare layers.toml with the crate graph", |_| ci::layers()),
     ("tidy", "rules on files that no compiler checks", |_| tidy::check()),
     ("test", "unit, property and scenario tests", |_| ci::tests()),
+    ("fuzz", "[SECONDS] of each fuzz target, optimised (default 60)", ci::fuzz),
     ("long", "the long forms of property, fuzz and differential tests", ci::long),
 ];
 

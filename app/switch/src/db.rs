@@ -1,95 +1,61 @@
-//! The database as the switch sees it: a replica kept up over a session.
+//! The database as the switch sees it: a replica kept up over a session, and the host's lock.
 
 use fv_core::Nanos;
 use fv_ovsdb_db::client::{Client, Config, Outcome, TxnBuilder, TxnId};
-use fv_rpc::jsonrpc::Limits;
-use fv_rpc::{Message, Poller, Session, Tls};
+use fv_ovsdb_db::remote::ClientDriver;
+use fv_rpc::{Poller, Tls};
 
 /// Only the holder of this lock configures the host.
 const LOCK: &str = "ovs_vswitchd";
 
 pub struct DbLink {
-    pub client: Client,
-    session: Session,
-    seqno: u64,
+    driver: ClientDriver,
     told_locked: bool,
 }
 
 impl DbLink {
     pub fn open(remote: &str, tls: &Tls, now: Nanos) -> DbLink {
-        let remotes: Vec<&str> = remote.split(',').filter(|r| !r.is_empty()).collect();
         let mut client = Client::new(Config::vswitch());
         client.set_lock(Some(LOCK));
-        DbLink { client, session: Session::open(&remotes, tls, Limits::default(), now), seqno: 0, told_locked: false }
+        DbLink { driver: ClientDriver::open(client, remote, tls, now), told_locked: false }
+    }
+
+    pub fn client(&self) -> &Client {
+        &self.driver.client
     }
 
     /// Everything that can be done now. True if the replica or the lock changed.
     pub fn turn(&mut self, now: Nanos) -> bool {
-        self.session.turn(now);
-        self.follow_connection();
-        while let Some(m) = self.session.recv() {
-            if let Err(e) = self.client.handle(m.to_value()) {
-                log::warn!(target: "ovsdb_cs", "{}: {e}", self.session.name());
-                self.session.force_reconnect(now);
-                break;
-            }
+        self.driver.turn(now);
+        let contended = self.client().is_lock_contended();
+        if contended && !self.told_locked {
+            log::error!(
+                target: "bridge",
+                "another ovs-vswitchd process is running, disabling this process (pid {}) until it goes away",
+                std::process::id()
+            );
         }
-        self.follow_connection();
-        self.flush(now);
-        if self.client.is_lock_contended() != self.told_locked {
-            self.told_locked = self.client.is_lock_contended();
-            if self.told_locked {
-                log::error!(
-                    target: "bridge",
-                    "another ovs-vswitchd process is running, disabling this process (pid {}) until it goes away",
-                    std::process::id()
-                );
-            }
-        }
-        self.client.changed()
-    }
-
-    fn follow_connection(&mut self) {
-        if self.session.seqno() != self.seqno || self.session.is_connected() != self.client.is_connected() {
-            self.seqno = self.session.seqno();
-            if self.client.is_connected() {
-                self.client.disconnected();
-            }
-            if self.session.is_connected() {
-                self.client.connected();
-            }
-        }
-    }
-
-    fn flush(&mut self, now: Nanos) {
-        for v in self.client.take_outgoing() {
-            match Message::from_value(v) {
-                Ok(m) => {
-                    self.session.send(&m);
-                }
-                Err(e) => log::error!(target: "ovsdb_cs", "cannot send: {e}"),
-            }
-        }
-        self.session.turn(now);
+        self.told_locked = contended;
+        self.driver.client.changed()
     }
 
     /// Sends a transaction at once.
     pub fn commit(&mut self, t: TxnBuilder, now: Nanos) -> TxnId {
-        let id = self.client.commit(t);
-        self.flush(now);
+        let id = self.driver.client.commit(t);
+        self.driver.turn(now);
         id
     }
 
     pub fn outcome(&mut self, id: TxnId) -> Option<Outcome> {
-        self.client.outcome(id)
+        self.driver.client.outcome(id)
     }
 
     /// We may configure: the replica is whole and the lock is ours.
     pub fn is_ours(&self) -> bool {
-        self.client.is_synced() && self.client.has_lock()
+        self.client().is_synced() && self.client().has_lock()
     }
 
     pub fn want(&self, poller: &mut Poller, now: Nanos) {
-        self.session.want(poller, now);
+        self.driver.want(poller, now);
     }
 }

@@ -419,7 +419,8 @@ impl Targets for Engine {
             OfPort::LOCAL
         } else {
             let key = (bridge.to_string(), i.name.clone());
-            let wanted = i.ofport_request.map(|p| OfPort(p.into())).or_else(|| self.port_numbers.get(&key).copied());
+            let wanted = i.ofport_request.or(i.last_ofport.0).map(|p| OfPort(p.into()));
+            let wanted = wanted.or_else(|| self.port_numbers.get(&key).copied());
             let got = b.of.alloc_port(wanted).ok_or("no free OpenFlow port")?;
             self.port_numbers.insert(key, got);
             got

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use fv_config::{Applied, Desired};
 use fv_core::{Clock, Nanos};
+use fv_hostnet::{HostNet, Interest};
 use fv_ofproto::packet_in::PacketInQueue;
 use fv_ovsdb_db::client::TxnId;
 use fv_rpc::daemon::Signals;
@@ -22,6 +23,11 @@ use crate::report;
 const OF_BUDGET: usize = 500;
 /// How often devices are asked for changes that nobody announces.
 const STATUS_INTERVAL: Nanos = Nanos::from_ms(100);
+/// Netlink messages read at a time.
+const LINK_BUDGET: usize = 1000;
+const TRIM_INTERVAL: Nanos = Nanos::from_secs(5);
+/// Magazines of buffers that are kept.
+const TRIM_KEEP: usize = 8;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -50,6 +56,9 @@ pub struct Switch {
     next_model: Nanos,
     replica_changed: bool,
     report_due: bool,
+    /// The host's links: an interface that could not be opened is tried again when they change.
+    links: Option<(HostNet, u64)>,
+    next_trim: Nanos,
 }
 
 impl Switch {
@@ -68,6 +77,10 @@ impl Switch {
         .map(|p| unixctl::Server::open(&p))
         .transpose()
         .map_err(|e| Error::Start(format!("control socket: {e}")))?;
+        let links = match opts.disable_system {
+            true => None,
+            false => Some((HostNet::open(Interest::default())?, 0)),
+        };
         let engine = Engine::new(clock.clone(), opts, dps, packet_ins, tls.clone());
         let mut registry = fv_core::Registry::default();
         commands::register(&mut registry);
@@ -88,6 +101,8 @@ impl Switch {
             next_model: now,
             replica_changed: false,
             report_due: false,
+            links,
+            next_trim: now,
         })
     }
 
@@ -146,7 +161,7 @@ impl Switch {
         }
         if !self.db.is_ours() {
             // A process that lost the lock must let go of the host.
-            if self.db.client.is_lock_contended() && !self.applied.bridges.is_empty() {
+            if self.db.client().is_lock_contended() && !self.applied.bridges.is_empty() {
                 self.take_down(now);
             }
             return;
@@ -169,8 +184,8 @@ impl Switch {
     }
 
     fn reconfigure(&mut self, now: Nanos) {
-        let Some(want) = fv_config::desired(&self.db.client) else {
-            self.configured_once |= self.db.client.is_synced();
+        let Some(want) = fv_config::desired(self.db.client()) else {
+            self.configured_once |= self.db.client().is_synced();
             return;
         };
         let news: Vec<&String> = match &self.desired {
@@ -192,7 +207,7 @@ impl Switch {
     fn report(&mut self, now: Nanos) {
         let Some(want) = &self.desired else { return };
         self.report_due = false;
-        let t = report::configuration(&self.ctx.engine, &self.applied, &self.db.client, want.next_cfg, now);
+        let t = report::configuration(&self.ctx.engine, &self.applied, self.db.client(), want.next_cfg, now);
         self.reporting = t.map(|t| self.db.commit(t, now));
     }
 
@@ -256,11 +271,14 @@ impl Switch {
                 self.replica_changed = true;
             }
             e.expire(now);
+            if self.host_changed(now) && self.applied.next_retry().is_some() {
+                self.applied.retry_now();
+            }
             if self.configured_once
                 && self.db.is_ours()
                 && self.status_txn.is_none()
                 && self.reporting.is_none()
-                && let Some(t) = report::current(&self.ctx.engine, &self.applied, &self.db.client, now)
+                && let Some(t) = report::current(&self.ctx.engine, &self.applied, self.db.client(), now)
             {
                 self.status_txn = Some(self.db.commit(t, now));
             }
@@ -276,11 +294,27 @@ impl Switch {
             if self.configured_once
                 && self.db.is_ours()
                 && self.status_txn.is_none()
-                && let Some(t) = report::statistics(&self.ctx.engine, &self.applied, &self.db.client)
+                && let Some(t) = report::statistics(&self.ctx.engine, &self.applied, self.db.client())
             {
                 self.status_txn = Some(self.db.commit(t, now));
             }
         }
+    }
+
+    /// Whether links have come, gone or changed since the last call.
+    fn host_changed(&mut self, now: Nanos) -> bool {
+        if now >= self.next_trim {
+            // Buffers of a burst go back to the system a while after it.
+            self.next_trim = now + TRIM_INTERVAL;
+            fv_packet::pool::trim(TRIM_KEEP);
+        }
+        let Some((net, seen)) = &mut self.links else { return false };
+        if let Err(e) = net.turn(now, LINK_BUDGET) {
+            log::warn!(target: "netlink_notifier", "following the host's links: {e}");
+            return false;
+        }
+        let seq = net.tables().links.seq();
+        std::mem::replace(seen, seq) != seq
     }
 
     /// Ends: replies leave, threads stop, with `cleanup` kernel devices of ours go.

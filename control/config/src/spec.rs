@@ -6,6 +6,16 @@ use fv_ovsdb::Uuid;
 
 pub type Options = BTreeMap<String, String>;
 
+/// Something to go by, which is no part of what is asked for: hints do not make specifications differ.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Hint(pub Option<u16>);
+
+impl PartialEq for Hint {
+    fn eq(&self, _: &Hint) -> bool {
+        true
+    }
+}
+
 /// Everything that the database asks for.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Desired {
@@ -141,6 +151,8 @@ pub struct IfaceSpec {
     pub options: Options,
     pub other_config: Options,
     pub ofport_request: Option<u16>,
+    /// The number that the port had last.
+    pub last_ofport: Hint,
     pub mtu_request: Option<u32>,
     pub mac: Option<[u8; 6]>,
 }
