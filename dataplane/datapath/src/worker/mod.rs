@@ -4,6 +4,7 @@
 pub mod mailbox;
 mod miss;
 mod process;
+mod ready;
 pub mod rxq;
 pub mod stats;
 pub mod tx;
@@ -15,10 +16,11 @@ use std::sync::Arc;
 use fv_core::{DpPort, Nanos};
 use fv_dpif::{DropReason, Program, WorkerId};
 use fv_flow::DpKey;
-use fv_packet::{Batch, Packet};
+use fv_packet::{BATCH_MAX, Batch, Packet};
 
 use self::mailbox::{Mail, Mailbox, Msg};
 use self::process::Scratch;
+use self::ready::ReadySet;
 use self::rxq::Rxq;
 use self::stats::{Stat, WorkerStats};
 use self::tx::TxPorts;
@@ -74,6 +76,11 @@ pub struct Worker {
     queues: Vec<Rxq>,
     /// Moves whenever the set of queues changes.
     queues_seq: u64,
+    /// For event workers: which queues have something, as of `ready_seq`.
+    ready: Option<ReadySet>,
+    ready_seq: u64,
+    /// Queues to look into; reused.
+    turn_queues: Vec<usize>,
     env: Env,
     scratch: Box<Scratch>,
     /// Reads a cheap clock for cycle accounting; any unit.
@@ -101,6 +108,9 @@ impl Worker {
             table: Table::default(),
             queues: Vec::new(),
             queues_seq: 0,
+            ready: None,
+            ready_seq: 0,
+            turn_queues: Vec::new(),
             env,
             scratch: Box::default(),
             ticks,
@@ -116,13 +126,24 @@ impl Worker {
         for queue in &mut self.queues {
             queue.tokens = rxq::MISSES_PER_TURN;
         }
-        loop {
-            let got: usize = (0..self.queues.len()).map(|q| self.poll(q)).sum();
-            result.packets += got;
-            if got == 0 || result.packets >= budget {
+        let mut queues = self.queues_to_poll();
+        let asked = self.ready.is_some();
+        let mut before = 0;
+        while !queues.is_empty() && result.packets < budget.max(1) {
+            queues.retain(|q| {
+                let got = self.poll(*q);
+                result.packets += got;
+                // Whether a short burst was the last one, the next turn's look tells for less.
+                !asked || got == BATCH_MAX
+            });
+            let got = result.packets - before;
+            before = result.packets;
+            if got == 0 {
                 break;
             }
         }
+        queues.clear();
+        self.turn_queues = queues;
         result.more |= self.env.tx.flush(&self.env.stats);
         result.more |= self.queues.iter().any(|q| !q.waiting.is_empty());
         let idle = result.packets == 0;
@@ -150,6 +171,28 @@ impl Worker {
         result
     }
 
+    /// Those that may have packets or have misses that wait, where that is cheap to know; else all.
+    fn queues_to_poll(&mut self) -> Vec<usize> {
+        let mut queues = std::mem::take(&mut self.turn_queues);
+        if self.ready_seq != self.queues_seq {
+            self.ready_seq = self.queues_seq;
+            self.ready = ReadySet::new(self.queues.iter().map(|q| q.rx.fd().filter(|_| !q.broken)));
+        }
+        match &self.ready {
+            None => queues.extend(0..self.queues.len()),
+            Some(ready) => {
+                ready.collect(&mut queues);
+                let waiting = (0..self.queues.len()).filter(|q| !self.queues[*q].waiting.is_empty());
+                for q in waiting {
+                    if !queues.contains(&q) {
+                        queues.push(q);
+                    }
+                }
+            }
+        }
+        queues
+    }
+
     /// One burst of one queue.
     fn poll(&mut self, q: usize) -> usize {
         if !self.queues[q].waiting.is_empty() {
@@ -163,6 +206,7 @@ impl Worker {
         if let Err(error) = queue.rx.recv(&mut batch) {
             log::warn!(target: "dpif_netdev", "port {} queue {}: {error}", queue.port, queue.queue);
             queue.broken = true;
+            self.queues_seq += 1;
         }
         let got = batch.len();
         if got == 0 {
