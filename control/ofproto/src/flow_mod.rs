@@ -14,7 +14,7 @@ use crate::rule::{MAX_OPENFLOW_PRIORITY, Rule, RuleRef};
 use crate::tables::{N_TABLES, N_VISIBLE_TABLES, TABLE_INTERNAL};
 
 /// Ports that can be named in actions end here.
-const MAX_PORTS: u32 = 0xff00;
+pub(crate) const MAX_PORTS: u32 = 0xff00;
 
 /// Which flows a request is about.
 pub(crate) struct Criteria<'a> {

@@ -1,6 +1,7 @@
 //! Requests of connections, carried out.
 
 use fv_core::{Nanos, OfPort, TableId};
+use fv_openflow::action::{CheckCx, check};
 use fv_openflow::msg::flow::{AggregateStats, FlowModFlags, FlowStatsRequest, NO_BUFFER};
 use fv_openflow::msg::packet::PacketOut;
 use fv_openflow::msg::session::Config;
@@ -14,10 +15,10 @@ use crate::bundle::Outcome;
 use crate::conn::{Connection, Received, xid_of};
 use crate::dump::Dump;
 use crate::features::table_features;
-use crate::flow_mod::Criteria;
+use crate::flow_mod::{Criteria, MAX_PORTS};
 use crate::host::Host;
 use crate::rule::RuleRef;
-use crate::tables::{N_VISIBLE_TABLES, TABLE_INTERNAL};
+use crate::tables::{N_TABLES, N_VISIBLE_TABLES, TABLE_INTERNAL};
 
 /// Nicira's flow format 2.
 const NXM: u32 = 2;
@@ -84,7 +85,7 @@ impl Ofproto {
             }
             Body::FlowMod(fm) | Body::NxFlowMod(fm) => {
                 reject_secondary(c)?;
-                let fm = by_version(*fm, c.version());
+                let fm = prepared(*fm, c.version())?;
                 self.flow_mod(now, &fm)?;
                 self.after_flow_mod(&fm)
             }
@@ -114,8 +115,11 @@ impl Ofproto {
                 let outcome = c.bundles.control(&b, now)?;
                 self.bundle(c, xid, outcome, now)
             }
-            Body::BundleAdd(b) => {
+            Body::BundleAdd(mut b) => {
                 reject_secondary(c)?;
+                if let Body::FlowMod(fm) | Body::NxFlowMod(fm) = &mut b.msg.body {
+                    **fm = prepared(std::mem::take(&mut **fm), c.version())?;
+                }
                 c.bundles.add(*b, now)
             }
             Body::SetFlowFormat(f) => {
@@ -207,8 +211,7 @@ impl Ofproto {
             Outcome::Reply(r) => r,
             Outcome::Commit(mods, r) => {
                 reject_secondary(c)?;
-                let (xids, mods): (Vec<_>, Vec<_>) =
-                    mods.into_iter().map(|(x, m)| (x, by_version(m, c.version()))).unzip();
+                let (xids, mods): (Vec<_>, Vec<_>) = mods.into_iter().unzip();
                 if let Err((i, e)) = self.flow_mods(now, &mods) {
                     // First what was wrong, in the name of the message that was, then that all failed.
                     c.error(xids.get(i).copied().unwrap_or(xid), e, &[]);
@@ -367,16 +370,28 @@ fn reject_secondary(c: &Connection) -> Result<(), OfError> {
     if c.role == Role::Secondary { Err(OfError::BrcIsSecondary) } else { Ok(()) }
 }
 
-/// The counters of a flow that is added over another start anew in OpenFlow 1.0, and in 1.1 also
-/// those of modified ones; later versions say so by a flag.
-fn by_version(mut fm: FlowMod, v: Option<Version>) -> FlowMod {
-    let resets = match v {
-        Some(Version::V10) => fm.command == FlowModCommand::Add,
-        Some(Version::V11) => !fm.command.is_delete(),
+/// What a flow-mod of a connection means in its version, its actions checked against its match. The
+/// counters of a flow that is added over another start anew in OpenFlow 1.0, and in 1.1 also those
+/// of modified ones; later versions say so by a flag.
+fn prepared(mut fm: FlowMod, v: Option<Version>) -> Result<FlowMod, OfError> {
+    let version = v.unwrap_or(Version::V10);
+    let resets = match version {
+        Version::V10 => fm.command == FlowModCommand::Add,
+        Version::V11 => !fm.command.is_delete(),
         _ => false,
     };
     if resets {
         fm.flags = fm.flags.with(FlowModFlags::RESET_COUNTS);
     }
-    fm
+    if !fm.command.is_delete() {
+        let cx = CheckCx {
+            match_: &fm.match_,
+            max_port: OfPort(MAX_PORTS),
+            table: fm.table,
+            n_tables: N_TABLES as u8,
+            version,
+        };
+        check(&mut fm.actions, &cx)?;
+    }
+    Ok(fm)
 }

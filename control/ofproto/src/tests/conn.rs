@@ -416,6 +416,21 @@ fn a_peer_that_says_nothing_is_given_up() {
     assert_eq!(n.o.closed(id), Some(Closed::Version));
 }
 
+/// Actions that the match does not provide for: an error from OpenFlow 1.1 on.
+#[test]
+fn actions_are_checked_against_the_match() {
+    use fv_openflow::Actions;
+    let set_tos = FlowMod { actions: Actions(vec![Action::SetIpTtl(3)]), table: 0, ..FlowMod::default() };
+    let mut n = Net::new();
+    let v = Version::V13;
+    let id = n.open(Kind::Service, v);
+    let b = n.ask(id, v, Body::FlowMod(Box::new(set_tos.clone())));
+    assert_eq!(error_of(&b), Some(OfError::BacMatchInconsistent));
+    let mut m = Match::default();
+    m.set_dl_type(0x0800);
+    assert!(n.ask(id, v, Body::FlowMod(Box::new(FlowMod { match_: m, ..set_tos }))).is_empty());
+}
+
 /// A tool that comes and goes changes nothing for packets: flows stay valid.
 #[test]
 fn only_listeners_change_the_view() {
