@@ -40,7 +40,7 @@ pub fn tell(r: &Runner, s: &mut Stage, daemon: &Path, seconds: u64) -> Result<()
 
     r.say(&format!("\n5. Measuring TCP between them with iperf3 for {seconds} s."))?;
     let bits = measure(r, s, seconds)?;
-    r.say(&format!("   {}bit/s arrived.", rate(bits)))?;
+    r.say(&format!("   {} arrived.", bits_per_sec(bits)))?;
 
     r.say("\n6. These flows did it: what the datapath has learnt to do without asking (dpctl/dump-flows),")?;
     show(r, &dump_flows(r, s)?)?;
@@ -50,8 +50,16 @@ pub fn tell(r: &Runner, s: &mut Stage, daemon: &Path, seconds: u64) -> Result<()
     drop_one(r, s)
 }
 
+fn bits_per_sec(x: f64) -> String {
+    format!("{} bit/s", rate(x))
+        .replace("  ", " ")
+        .replace(" G bit", " Gbit")
+        .replace(" M bit", " Mbit")
+        .replace(" k bit", " kbit")
+}
+
 fn show(r: &Runner, text: &str) -> Result<()> {
-    text.lines().filter(|l| !l.trim().is_empty()).try_for_each(|l| r.say(&format!("     {}", l.trim())))
+    text.lines().filter(|l| !l.trim().is_empty()).try_for_each(|l| r.say(&format!("     {}", l.trim_end())))
 }
 
 fn vsctl(r: &Runner, s: &Stage, args: &[&str]) -> Result<String> {
@@ -188,9 +196,9 @@ impl Seen {
 fn both(r: &Runner, s: &Stage, when: &str) -> Result<Seen> {
     let seen = Seen([KEPT, DROPPED].map(|p| intervals(&s.output(&format!("server{p}")))));
     r.say(&format!(
-        "   {when}: {KEPT} at {}bit/s, {DROPPED} at {}bit/s",
-        rate(seen.last_rate(0)),
-        rate(seen.last_rate(1))
+        "   {when}: {KEPT} at {}, {DROPPED} at {}",
+        bits_per_sec(seen.last_rate(0)),
+        bits_per_sec(seen.last_rate(1))
     ))?;
     Ok(seen)
 }
@@ -213,6 +221,11 @@ fn intervals(text: &str) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rates_have_one_unit() {
+        assert_eq!([0.0, 2e3, 12.3e9].map(bits_per_sec), ["0 bit/s", "2.00 kbit/s", "12.3 Gbit/s"]);
+    }
 
     #[test]
     fn reads_reports_of_iperf3() {
