@@ -438,7 +438,7 @@ impl Targets for Engine {
         if let Some(p) = self.world.bridges.get_mut(&id) {
             p.ifaces.insert(i.name.clone(), iface);
         }
-        log::info!(target: "bridge", "bridge {bridge}: added interface {} on port {ofp}", i.name);
+        log::info!(target: "bridge", "bridge {bridge}: added interface {} on port {}", i.name, of_number(ofp));
         let _ = now;
         Ok(ofp)
     }
@@ -470,7 +470,7 @@ impl Targets for Engine {
         let ofp = self.world.bridges.get(&id).and_then(|p| p.ifaces.get(name)).map(|i| i.ofp);
         if let Some(ofp) = ofp {
             b.of.remove_port(ofp);
-            log::info!(target: "bridge", "bridge {bridge}: deleted interface {name} on port {ofp}");
+            log::info!(target: "bridge", "bridge {bridge}: deleted interface {name} on port {}", of_number(ofp));
         }
         // Packets must stop using the port before it goes.
         b.of.publish_view(&mut self.world);
@@ -555,6 +555,11 @@ fn bundle(p: &PortSpec, members: Vec<OfPort>) -> BundleView {
         members,
         floodable: true,
     }
+}
+
+/// A port's number as logs and the database show it.
+fn of_number(p: OfPort) -> u16 {
+    p.to_u16().unwrap_or(0)
 }
 
 /// The peer that a patch port names; it must name one, and not itself.

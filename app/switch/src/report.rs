@@ -35,7 +35,6 @@ pub fn configuration(e: &Engine, applied: &Applied, db: &Client, cur_cfg: i64, n
                     }
                 }
                 None => {
-                    r.set_opt("Interface", row, "error", i.warning.clone().map(Datum::string));
                     if let Some(p) = i.ofport {
                         r.set("Interface", row, "ofport", Datum::integer(i64::from(p.to_u16().unwrap_or(0))));
                     }
@@ -58,10 +57,12 @@ pub fn configuration(e: &Engine, applied: &Applied, db: &Client, cur_cfg: i64, n
     r.finish()
 }
 
-/// What devices say of themselves, and controllers' connections.
-pub fn current(e: &Engine, applied: &Applied, db: &Client, now: Nanos) -> Option<TxnBuilder> {
+/// What devices say of themselves if `devices`, which asks the kernel about each, and controllers' connections.
+pub fn current(e: &Engine, applied: &Applied, db: &Client, now: Nanos, devices: bool) -> Option<TxnBuilder> {
     let mut r = Report::new(db);
-    status(e, applied, &mut r);
+    if devices {
+        status(e, applied, &mut r);
+    }
     e.bridges.keys().for_each(|b| controllers(e, b, &mut r, now));
     r.finish()
 }
@@ -133,12 +134,21 @@ fn status(e: &Engine, applied: &Applied, r: &mut Report<'_>) {
             if i.failed.is_some() {
                 continue;
             }
+            let row = i.spec.uuid;
             match e.world.device(name) {
-                Some(d) => device(i.spec.uuid, &d.status(), r),
+                Some(d) => {
+                    let s = d.status();
+                    // The port stays and goes on by itself when a device of this name comes back.
+                    let gone = d.kind() == "system" && s.ifindex.is_none();
+                    let error = gone.then(|| format!("could not open network device {name} (No such device)"));
+                    r.set_opt("Interface", row, "error", error.or(i.warning.clone()).map(Datum::string));
+                    device(row, &s, r);
+                }
                 None => {
+                    r.set_opt("Interface", row, "error", i.warning.clone().map(Datum::string));
                     if e.world.find_iface(name).is_some() {
-                        r.set("Interface", i.spec.uuid, "admin_state", Datum::string("up"));
-                        r.set("Interface", i.spec.uuid, "link_state", Datum::string("up"));
+                        r.set("Interface", row, "admin_state", Datum::string("up"));
+                        r.set("Interface", row, "link_state", Datum::string("up"));
                     }
                 }
             }

@@ -59,6 +59,8 @@ pub struct Switch {
     /// The host's links: an interface that could not be opened is tried again when they change.
     links: Option<(HostNet, u64)>,
     next_trim: Nanos,
+    /// Some device's status may differ from what the database shows.
+    status_due: bool,
 }
 
 impl Switch {
@@ -103,6 +105,7 @@ impl Switch {
             report_due: false,
             links,
             next_trim: now,
+            status_due: true,
         })
     }
 
@@ -269,6 +272,7 @@ impl Switch {
                 e.commit_all();
                 self.applied.retry_now();
                 self.replica_changed = true;
+                self.status_due = true;
             }
             e.expire(now);
             if self.host_changed(now) && self.applied.next_retry().is_some() {
@@ -278,19 +282,27 @@ impl Switch {
                 && self.db.is_ours()
                 && self.status_txn.is_none()
                 && self.reporting.is_none()
-                && let Some(t) = report::current(&self.ctx.engine, &self.applied, self.db.client(), now)
+                && let Some(t) = report::current(
+                    &self.ctx.engine,
+                    &self.applied,
+                    self.db.client(),
+                    now,
+                    std::mem::take(&mut self.status_due),
+                )
             {
                 self.status_txn = Some(self.db.commit(t, now));
             }
         }
         if let Some(id) = self.status_txn
-            && self.db.outcome(id).is_some()
+            && let Some(o) = self.db.outcome(id)
         {
+            self.status_due |= !o.is_success();
             self.status_txn = None;
         }
         if now >= self.next_stats {
             let ms = self.desired.as_ref().map_or(5000, |d| d.globals.stats_update_interval_ms);
             self.next_stats = now + Nanos::from_ms(ms);
+            self.status_due = true;
             if self.configured_once
                 && self.db.is_ours()
                 && self.status_txn.is_none()

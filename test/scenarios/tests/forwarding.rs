@@ -63,7 +63,7 @@ fn learns_and_floods() {
     assert!(fdb.contains("50:54:00:00:00:01") && fdb.contains("50:54:00:00:00:02"), "{fdb}");
     // The first host moves.
     assert_eq!(leaves(&e, 3, 3, &frame(3, 1, 2, IP)), [2]);
-    assert_eq!(leaves(&e, 3, 2, &b_to_a), [3]);
+    wait_until("the flow follows", 5, || leaves(&e, 3, 2, &b_to_a) == [3]);
     e.appctl("fdb/flush br0");
     assert_eq!(leaves(&e, 3, 2, &b_to_a), [1, 3]);
     // Reserved addresses stay here, unless the bridge forwards them.
