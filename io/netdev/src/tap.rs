@@ -154,22 +154,9 @@ impl Device for TapDevice {
 
     fn status(&self) -> DeviceStatus {
         let mut state = self.state.lock();
-        let Ok(l) = self.look(&mut state) else {
-            return DeviceStatus { link_resets: state.watch.link_resets(), ..DeviceStatus::default() };
-        };
-        let host = state.watch.host().lock();
-        let (speed_bps, duplex) = watch::speed(&host.rtnl, &l.name);
-        DeviceStatus {
-            mac: l.mac,
-            mtu: Some(l.mtu),
-            admin_up: l.is_up(),
-            link_up: l.is_running(),
-            ifindex: Some(l.index),
-            speed_bps,
-            duplex,
-            link_resets: state.watch.link_resets(),
-            config: Vec::new(),
-            driver: watch::driver(&host.rtnl, &l.name),
+        match self.look(&mut state) {
+            Ok(_) => state.watch.status(),
+            Err(_) => DeviceStatus { link_resets: state.watch.status().link_resets, ..DeviceStatus::default() },
         }
     }
 

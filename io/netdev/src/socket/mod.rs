@@ -186,24 +186,7 @@ impl Device for SystemDevice {
         if let Err(e) = state.follow(&self.shared) {
             log::warn!("{}: {e}", self.shared.name);
         }
-        let name = &self.shared.name;
-        let Some(l) = state.watch.look(name).cloned() else {
-            return DeviceStatus { link_resets: state.watch.link_resets(), ..DeviceStatus::default() };
-        };
-        let host = state.watch.host().lock();
-        let (speed_bps, duplex) = watch::speed(&host.rtnl, name);
-        DeviceStatus {
-            mac: l.mac,
-            mtu: Some(l.mtu),
-            admin_up: l.is_up(),
-            link_up: l.is_running(),
-            ifindex: Some(l.index),
-            speed_bps,
-            duplex,
-            link_resets: state.watch.link_resets(),
-            config: Vec::new(),
-            driver: watch::driver(&host.rtnl, name),
-        }
+        state.watch.status()
     }
 
     fn stats(&self) -> PortStats {

@@ -3,17 +3,18 @@
 //! All ports of one network namespace share one replica of the kernel's link table; asking it for
 //! news costs one system call that finds nothing.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Instant;
 
 use fv_core::Nanos;
+use fv_hostnet::ethtool::Driver;
 use fv_hostnet::{Error, HostNet, Interest, Link, Rtnl, netns};
 use parking_lot::Mutex;
 
-use crate::device::{DeviceError, Duplex, PortStats};
+use crate::device::{DeviceError, DeviceStatus, Duplex, PortStats};
 
 /// Notifications read in one go; the rest waits for the next question.
 const BUDGET: usize = 4096;
@@ -81,11 +82,13 @@ pub struct Watch {
     link: Option<Link>,
     seq: u64,
     link_resets: u64,
+    /// As of a sequence.
+    details: Option<(u64, Details)>,
 }
 
 impl Watch {
     pub fn new(host: Arc<Mutex<Host>>) -> Watch {
-        Watch { host, host_seq: 0, name: String::new(), link: None, seq: 1, link_resets: 0 }
+        Watch { host, host_seq: 0, name: String::new(), link: None, seq: 1, link_resets: 0, details: None }
     }
 
     pub fn host(&self) -> &Arc<Mutex<Host>> {
@@ -126,10 +129,7 @@ impl Watch {
     pub fn seq(&self) -> u64 {
         self.seq
     }
-    /// Times that the link went up or down while watched; finding it at first is not one.
-    pub fn link_resets(&self) -> u64 {
-        self.link_resets
-    }
+    /// Finding the link at first is no reset.
     pub fn forget_resets(&mut self) {
         self.link_resets = 0;
     }
@@ -180,17 +180,52 @@ pub fn port_stats(link: &Link, swapped: bool) -> PortStats {
     }
 }
 
-/// Speed and duplex as a status reports them.
-pub fn speed(rtnl: &Rtnl, name: &str) -> (Option<u64>, Option<Duplex>) {
-    let s = rtnl.speed(name).unwrap_or_default();
-    let duplex = s.full_duplex.map(|full| if full { Duplex::Full } else { Duplex::Half });
-    (s.mbps.map(|m| u64::from(m) * 1_000_000), duplex)
+/// What ethtool says of a device: five requests, so it is asked again only when the link changed.
+#[derive(Clone, Default)]
+struct Details {
+    speed_bps: Option<u64>,
+    duplex: Option<Duplex>,
+    /// The row's `status` column: the driver's own words.
+    driver: BTreeMap<String, String>,
 }
 
-/// The row's `status` column: the driver's own words.
-pub fn driver(rtnl: &Rtnl, name: &str) -> std::collections::BTreeMap<String, String> {
-    let Ok(d) = rtnl.driver(name) else { return Default::default() };
-    [("driver_name", d.name), ("driver_version", d.version), ("firmware_version", d.firmware)]
-        .map(|(k, v)| (k.to_string(), v))
-        .into()
+impl Details {
+    fn ask(rtnl: &Rtnl, name: &str) -> Details {
+        let s = rtnl.speed(name).unwrap_or_default();
+        let words = |d: Driver| {
+            [("driver_name", d.name), ("driver_version", d.version), ("firmware_version", d.firmware)]
+                .map(|(k, v)| (k.to_string(), v))
+        };
+        Details {
+            speed_bps: s.mbps.map(|m| u64::from(m) * 1_000_000),
+            duplex: s.full_duplex.map(|full| if full { Duplex::Full } else { Duplex::Half }),
+            driver: rtnl.driver(name).map(words).into_iter().flatten().collect(),
+        }
+    }
+}
+
+impl Watch {
+    /// The status of the device that `look` found last.
+    pub fn status(&mut self) -> DeviceStatus {
+        let Some(l) = &self.link else {
+            return DeviceStatus { link_resets: self.link_resets, ..DeviceStatus::default() };
+        };
+        if self.details.as_ref().is_none_or(|(seq, _)| *seq != self.seq) {
+            let details = Details::ask(&self.host.lock().rtnl, &l.name);
+            self.details = Some((self.seq, details));
+        }
+        let d = self.details.as_ref().map(|(_, d)| d.clone()).unwrap_or_default();
+        DeviceStatus {
+            mac: l.mac,
+            mtu: Some(l.mtu),
+            admin_up: l.is_up(),
+            link_up: l.is_running(),
+            ifindex: Some(l.index),
+            speed_bps: d.speed_bps,
+            duplex: d.duplex,
+            link_resets: self.link_resets,
+            config: Vec::new(),
+            driver: d.driver,
+        }
+    }
 }
