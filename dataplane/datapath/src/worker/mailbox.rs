@@ -119,7 +119,7 @@ impl Mailbox {
         }
     }
 
-    /// Whether [`Mailbox::take`] would find something. One load.
+    /// Whether `take` would find something. One load.
     #[inline]
     pub fn pending(&self) -> bool {
         self.pending.load(Ordering::Acquire)
