@@ -119,3 +119,22 @@ fn flow_mods_in_the_log() {
     assert!(n > 1000);
     assert!(bad.is_empty(), "{} of {n}\n{}", bad.len(), bad.join("\n"));
 }
+
+/// Flow-mods with one byte changed or cut short, and the error that the reference has for them.
+#[test]
+fn errors_of_the_reference() {
+    use fv_openflow::OfError;
+    let (mut bad, mut n) = (Vec::new(), 0);
+    for line in include_str!("data/errors.txt").lines() {
+        let (hex, want) = line.split_once('\t').unwrap();
+        let bytes: Vec<u8> =
+            (0..hex.len()).step_by(2).map(|i| u8::from_str_radix(&hex[i..i + 2], 16).unwrap()).collect();
+        let got = Message::decode(&bytes, &DecodeCx::default());
+        n += 1;
+        if got.as_ref().err() != Some(&OfError::from_name(want).unwrap()) {
+            bad.push(format!("want {want}, got {:?}: {hex}", got.err()));
+        }
+    }
+    assert!(n > 200);
+    assert!(bad.is_empty(), "{}", bad.join("\n"));
+}

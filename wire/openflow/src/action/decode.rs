@@ -53,7 +53,30 @@ fn pull_tlv<'a>(r: &mut Reader<'a>, bad: OfError) -> Result<(u16, Reader<'a>), O
     Ok((kind, Reader::new(&whole[4..len], bad)))
 }
 
+/// The type's error comes before that of its length.
+fn check_known(head: &[u8], version: Version) -> Result<(), OfError> {
+    let mut r = Reader::new(head, OfError::BacBadLen);
+    let kind = r.u16()?;
+    if kind == 0xffff {
+        r.skip(2)?;
+        return match (r.u32()?, r.u16()?) {
+            (vendor::NX, s) if nicira::is_known(s, version) => Ok(()),
+            (vendor::ONF, 3200) => Ok(()),
+            (vendor::NX | vendor::ONF, _) => Err(OfError::BacBadVendorType),
+            _ => Err(OfError::BacBadVendor),
+        };
+    }
+    let known = match version {
+        Version::V10 => kind <= 11,
+        Version::V11 => matches!(kind, 0..=10 | 13..=24),
+        Version::V15 => matches!(kind, 0 | 15..=25 | 28 | 29),
+        _ => matches!(kind, 0 | 15..=25),
+    };
+    if known { Ok(()) } else { Err(OfError::BacBadType) }
+}
+
 fn pull(r: &mut Reader<'_>, cx: Cx) -> Result<Action, OfError> {
+    check_known(r.rest(), cx.version)?;
     let (kind, mut b) = pull_tlv(r, OfError::BacBadLen)?;
     if kind == 0xffff {
         return experimenter(b, cx);
@@ -86,7 +109,7 @@ fn fixed_len(version: Version, kind: u16) -> Option<usize> {
 
 fn v10(kind: u16, b: &mut Reader<'_>) -> Result<Action, OfError> {
     Ok(match kind {
-        0 => Action::Output { port: OfPort::from_u16(b.u16()?), max_len: b.u16()? },
+        0 => output(OfPort::from_u16(b.u16()?), b.u16()?)?,
         1 => vlan_vid(b.u16()?, true)?,
         2 => vlan_pcp(b.u8()?, true)?,
         3 => Action::StripVlan { pop_vlan: false },
@@ -142,7 +165,7 @@ fn v11(kind: u16, b: &mut Reader<'_>) -> Result<Action, OfError> {
 /// What 1.1 to 1.5 share.
 fn common(kind: u16, b: &mut Reader<'_>) -> Result<Action, OfError> {
     Ok(match kind {
-        0 => Action::Output { port: ofp11::port(b.u32()?)?, max_len: b.u16()? },
+        0 => output(ofp11::port(b.u32()?)?, b.u16()?)?,
         15 => Action::SetMplsTtl(b.u8()?),
         16 => Action::DecMplsTtl,
         17 => push_vlan(b.u16()?)?,
@@ -189,6 +212,14 @@ fn experimenter(mut b: Reader<'_>, cx: Cx) -> Result<Action, OfError> {
         },
         _ => Err(OfError::BacBadVendor),
     }
+}
+
+/// Reserved numbers that mean nothing as a destination are refused.
+fn output(port: OfPort, max_len: u16) -> Result<Action, OfError> {
+    if port == OfPort::NONE || port.is_reserved() && port < OfPort::IN_PORT {
+        return Err(OfError::BacBadOutPort);
+    }
+    Ok(Action::Output { port, max_len })
 }
 
 fn vlan_vid(vid: u16, push_vlan_if_needed: bool) -> Result<Action, OfError> {

@@ -90,6 +90,16 @@ fn fixed_len(subtype: u16) -> Option<usize> {
     })
 }
 
+/// Whether the subtype is known in `version`.
+pub(super) fn is_known(subtype: u16, version: crate::Version) -> bool {
+    match subtype {
+        sub::ENCAP | sub::DECAP => version >= crate::Version::V13,
+        3 | 11 => false,
+        sub::RESUBMIT..=sub::SAMPLE4 | sub::DEBUG_SLOW | sub::DEBUG_RECIRC => true,
+        _ => false,
+    }
+}
+
 /// Bits of `ofs << 6 | (n_bits - 1)`.
 fn ofs_nbits(field: Field, v: u16) -> Subfield {
     Subfield::new(field, u32::from(v >> 6), u32::from(v & 0x3f) + 1)
@@ -264,7 +274,9 @@ pub fn load(dst: Subfield, value: u128) -> Action {
 fn stack(b: &mut Reader<'_>) -> Result<Subfield> {
     let ofs = b.u16()?;
     let field = nxm::pull_header(b)?;
-    Ok(Subfield::new(field, ofs.into(), b.u16()?.into()))
+    let n_bits = b.u16()?;
+    b.zeros(b.len(), OfError::NxBrcMustBeZero)?;
+    Ok(Subfield::new(field, ofs.into(), n_bits.into()))
 }
 
 fn dec_ttl(b: &mut Reader<'_>) -> Result<Action> {
@@ -514,7 +526,7 @@ fn controller2(b: &mut Reader<'_>) -> Result<Action> {
 
 fn ct(b: &mut Reader<'_>, cx: Cx) -> Result<Action> {
     let (flags, zone_src, zone, recirc_table) = (b.u16()?, b.u32()?, b.u16()?, b.u8()?);
-    b.zeros(3, OfError::NxBrcMustBeZero)?;
+    b.skip(3)?;
     let alg = b.u16()?;
     let (commit, force) = (flags & 1 != 0, flags & 2 != 0);
     if force && !commit {

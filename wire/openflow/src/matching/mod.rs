@@ -18,7 +18,7 @@ const OFPMT_OXM: u16 = 1;
 /// prerequisites that do not hold.
 pub(crate) fn pull(r: &mut Reader<'_>, loose: bool) -> Result<nxm::Decoded, OfError> {
     let whole = r.rest();
-    let mut head = Reader::body(whole);
+    let mut head = Reader::new(whole, OfError::BmcBadLen);
     let kind = head.u16()?;
     let len = usize::from(head.u16()?);
     match kind {
@@ -26,7 +26,10 @@ pub(crate) fn pull(r: &mut Reader<'_>, loose: bool) -> Result<nxm::Decoded, OfEr
             if len != ofp11::LEN {
                 return Err(OfError::BmcBadLen);
             }
-            Ok(nxm::Decoded { match_: ofp11::decode(&r.array()?)?, ..Default::default() })
+            Ok(nxm::Decoded {
+                match_: ofp11::decode(&r.array().map_err(|_| OfError::BmcBadLen)?)?,
+                ..Default::default()
+            })
         }
         OFPMT_OXM => {
             let body = whole.get(4..len).ok_or(OfError::BmcBadLen)?;

@@ -61,19 +61,18 @@ impl RawHeader {
             payload = payload.checked_sub(4).ok_or(OfError::BmcBadLen)?;
             id |= u64::from(r.u32()?) << 16;
         }
-        if payload == 0 || has_mask && payload % 2 != 0 {
+        if payload == 0 {
             return Err(OfError::BmcBadLen);
         }
         Ok(RawHeader { id, has_mask, payload })
     }
 
-    /// The field, if its length fits; `action` selects the errors of set-field.
+    /// The field: the length is part of its name. `action` selects the error of set-field.
     fn field(&self, action: bool) -> Result<Field, OfError> {
         let unknown = if action { OfError::BacBadSetType } else { OfError::BmcBadField };
-        let bad_len = if action { OfError::BacBadSetLen } else { OfError::BmcBadLen };
         let f = Field::by_header(self.id).ok_or(unknown)?;
         let n = if self.has_mask { 2 * f.n_bytes() } else { f.n_bytes() };
-        if n == self.payload { Ok(f) } else { Err(bad_len) }
+        if n == self.payload { Ok(f) } else { Err(unknown) }
     }
 }
 
@@ -110,8 +109,18 @@ pub(crate) fn field_of_header(h: u32) -> Result<Field, OfError> {
 /// Takes one entry. `Err(BmcBadField)` after the entry was taken whole if its field is not known.
 pub(crate) fn pull_entry(r: &mut Reader<'_>, action: bool) -> Result<Entry, OfError> {
     let h = RawHeader::pull(r)?;
+    if h.payload > r.len() {
+        return Err(if action { OfError::BacBadSetLen } else { OfError::BmcBadLen });
+    }
+    let field = match h.field(action) {
+        Ok(f) => f,
+        // The caller may go on behind it.
+        Err(e) => {
+            r.skip(h.payload)?;
+            return Err(e);
+        }
+    };
     let payload = r.bytes(h.payload)?;
-    let field = h.field(action)?;
     let n = field.n_bytes();
     debug_assert!(n <= MAX_VALUE);
     let value = FieldValue::from_be_bytes(&payload[..n]);

@@ -96,8 +96,8 @@ fn pull_match10(r: &mut Reader<'_>) -> Result<Match, OfError> {
 /// Takes an NXM match of `len` bytes and its padding.
 fn pull_nxm(r: &mut Reader<'_>, len: u16, loose: bool) -> Result<nxm::Decoded, OfError> {
     let len = usize::from(len);
-    let body = r.bytes(len).map_err(|_| OfError::NxBrcNxmInvalid)?;
-    r.skip(len.next_multiple_of(8) - len).map_err(|_| OfError::NxBrcNxmInvalid)?;
+    let body = r.bytes(len).map_err(|_| OfError::BmcBadLen)?;
+    r.skip(len.next_multiple_of(8) - len).map_err(|_| OfError::BmcBadLen)?;
     nxm::decode(body, if loose { nxm::Mode::Loose } else { nxm::Mode::Strict }, false)
 }
 
@@ -110,8 +110,14 @@ fn put_nxm(out: &mut Vec<u8>, m: &Match, cookie: Option<(u64, u64)>, len_at: usi
     out.pad8(start);
 }
 
+/// A flow-mod is a multiple of 8 bytes long.
+fn whole_words(r: &Reader<'_>) -> Result<(), OfError> {
+    if r.len().is_multiple_of(8) { Ok(()) } else { Err(OfError::BrcBadLen) }
+}
+
 impl FlowMod {
     pub(crate) fn decode(v: Version, r: &mut Reader<'_>, cx: &DecodeCx) -> Result<FlowMod, OfError> {
+        whole_words(r)?;
         let mut f = FlowMod::default();
         if v == Version::V10 {
             let wild_all = 0x3f_ffff;
@@ -133,9 +139,11 @@ impl FlowMod {
         f.command = FlowModCommand::from_wire(r.u8()?.into())?;
         (f.idle_timeout_s, f.hard_timeout_s, f.priority, f.buffer_id) = (r.u16()?, r.u16()?, r.u16()?, r.u32()?);
         let (port, group) = (r.u32()?, r.u32()?);
+        let port = crate::matching::ofp11::port(port)?;
         if f.command.is_delete() {
-            f.out_port = crate::matching::ofp11::port(port)?;
-            f.out_group = group;
+            (f.out_port, f.out_group) = (port, group);
+        } else if f.command == FlowModCommand::Add && f.table == TABLE_ALL {
+            return Err(OfError::FmfcBadTableId);
         }
         f.flags = flags_in(v, r.u16()?)?;
         let importance = r.u16()?;
@@ -172,6 +180,7 @@ impl FlowMod {
     }
 
     pub(crate) fn decode_nx(v: Version, r: &mut Reader<'_>, cx: &DecodeCx) -> Result<FlowMod, OfError> {
+        whole_words(r)?;
         let mut f = FlowMod { new_cookie: r.u64()?, ..FlowMod::default() };
         f.pull_v10_tail(r, cx)?;
         f.flags = flags_in(Version::V10, r.u16()?)?;
