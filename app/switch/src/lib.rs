@@ -5,6 +5,7 @@ mod datapaths;
 mod db;
 mod embedded;
 mod engine;
+mod hoststats;
 mod openflow;
 pub mod options;
 mod report;

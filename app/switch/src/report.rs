@@ -70,6 +70,11 @@ pub fn current(e: &Engine, applied: &Applied, db: &Client, now: Nanos, devices: 
 /// Counters, written every `stats-update-interval`.
 pub fn statistics(e: &Engine, applied: &Applied, db: &Client) -> Option<TxnBuilder> {
     let mut r = Report::new(db);
+    if let Some(o) = db.first("Open_vSwitch") {
+        let on = o.lookup("other_config", "enable-statistics") == Some("true");
+        let s = if on { crate::hoststats::collect("ovs-vswitchd") } else { Default::default() };
+        r.set("Open_vSwitch", o.uuid(), "statistics", Datum::string_map(s));
+    }
     for b in applied.bridges.values() {
         for (name, i) in &b.ifaces {
             if i.failed.is_some() {
