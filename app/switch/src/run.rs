@@ -259,8 +259,7 @@ impl Switch {
             let reply = self.registry.run(&mut self.ctx, &r.command, &args);
             u.reply(r.token, reply);
         }
-        // Replies leave at once.
-        u.turn(now);
+        u.flush();
     }
 
     fn housekeeping(&mut self, now: Nanos) {
@@ -334,7 +333,7 @@ impl Switch {
         if let Some(u) = &mut self.unixctl {
             u.close_listener();
             for _ in 0..100 {
-                u.turn(self.ctx.engine.clock.now());
+                u.flush();
                 if !u.has_output() {
                     break;
                 }

@@ -180,3 +180,38 @@ fn many_connections_and_a_socket_left_behind() {
     std::fs::write(&stale, "a file").unwrap();
     assert!(Server::open(&stale).is_err(), "only sockets are replaced");
 }
+
+#[test]
+fn a_request_that_comes_while_replies_leave_is_kept() {
+    use std::io::Write;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("x.ctl");
+    let mut server = Server::open(&path).unwrap();
+    let now = Nanos::ZERO;
+    let ask = |c: &mut std::os::unix::net::UnixStream, method: &str| {
+        c.write_all(json!({"method": method, "params": [], "id": 0}).to_string().as_bytes()).unwrap();
+    };
+    let mut a = std::os::unix::net::UnixStream::connect(&path).unwrap();
+    let mut b = std::os::unix::net::UnixStream::connect(&path).unwrap();
+    ask(&mut a, "first");
+    let first = server.turn(now);
+    assert_eq!(first.len(), 1);
+    ask(&mut b, "second");
+    server.reply(first[0].token, Ok(String::new()));
+    server.flush();
+    let commands: Vec<String> = server.turn(now).into_iter().map(|r| r.command).collect();
+    assert_eq!(commands, ["second"]);
+}
+
+#[test]
+fn connections_left_open_lock_nobody_out() {
+    let (s, _) = Served::start();
+    let mut open = Vec::new();
+    for i in 0..300 {
+        open.push(std::os::unix::net::UnixStream::connect(s.path()).unwrap());
+        if i % 50 == 0 {
+            assert_eq!(ours(&s.path(), "echo", &["y"]), Ok("y\n".into()));
+        }
+    }
+    assert_eq!(ours(&s.path(), "echo", &["y"]), Ok("y\n".into()));
+}

@@ -10,7 +10,8 @@ use crate::jsonrpc::{Closed, Connection, Limits, Message};
 use crate::poll::Poller;
 use crate::stream::{Error, Listener, Tls};
 
-/// Connections at a time; more wait in the kernel's backlog.
+/// Connections at a time. With more, the oldest that has asked for nothing gives way, so that
+/// peers who leave theirs open do not lock everybody out.
 const CONNECTIONS_MAX: usize = 128;
 /// Connections accepted in one turn.
 const ACCEPTS_PER_TURN: usize = 16;
@@ -58,7 +59,9 @@ impl Server {
         Ok(Server { listener: Some(listener), conns: BTreeMap::new(), next: 0 })
     }
 
-    /// The requests that have come. Each is to be answered with `reply`, sooner or later.
+    /// The requests that have come. Each is to be answered with `reply`, sooner or later: a
+    /// connection waits for its reply before its next request is looked at.
+    #[must_use = "a request that is lost leaves its peer waiting for ever"]
     pub fn turn(&mut self, now: Nanos) -> Vec<Request> {
         self.accept(now);
         let mut requests = Vec::new();
@@ -93,8 +96,14 @@ impl Server {
         }
     }
 
+    /// Sends what goes now of replies already given; takes no requests.
+    pub fn flush(&mut self) {
+        self.conns.values_mut().for_each(|c| c.rpc.turn_output());
+    }
+
     pub fn want(&self, poller: &mut Poller, now: Nanos) {
-        if let Some(l) = self.listener.as_ref().filter(|_| self.conns.len() < CONNECTIONS_MAX) {
+        let room = self.conns.len() < CONNECTIONS_MAX || self.conns.values().any(Conn::is_idle);
+        if let Some(l) = self.listener.as_ref().filter(|_| room) {
             l.want(poller, now);
         }
         for c in self.conns.values() {
@@ -119,12 +128,17 @@ impl Server {
     fn accept(&mut self, now: Nanos) {
         let Some(l) = &mut self.listener else { return };
         for _ in 0..ACCEPTS_PER_TURN {
-            if self.conns.len() >= CONNECTIONS_MAX {
+            let full = self.conns.len() >= CONNECTIONS_MAX;
+            let idle = self.conns.iter().find(|(_, c)| c.is_idle()).map(|(t, _)| *t);
+            if full && idle.is_none() {
                 return;
             }
             match l.accept(now) {
                 Ok(None) => return,
                 Ok(Some(stream)) => {
+                    if let Some(t) = idle.filter(|_| full) {
+                        self.conns.remove(&t);
+                    }
                     self.next += 1;
                     let rpc = Connection::new(stream, LIMITS);
                     self.conns.insert(ConnToken(self.next), Conn { rpc, format: Format::Text, pending: None });
@@ -139,6 +153,11 @@ impl Server {
 }
 
 impl Conn {
+    /// Nobody here waits for anything of ours.
+    fn is_idle(&self) -> bool {
+        self.pending.is_none() && self.rpc.pending() == 0 && self.rpc.backlog() == 0
+    }
+
     /// The request for the application, unless it is answered here.
     fn request(&mut self, token: ConnToken, command: String, params: Vec<Value>) -> Option<Request> {
         let args: Option<Vec<String>> = params
