@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use fv_classifier::PrefixField;
 use fv_config::{BridgeSpec, ControllerSpec, FailMode, Globals, IfaceSpec, PortSpec, Targets};
 use fv_core::{Clock, Nanos, OfPort};
 use fv_netdev::{Device, DeviceError, Env, Registry};
 use fv_ofproto::packet_in::PacketInQueue;
+use fv_ofproto::tables::TableSpec;
 use fv_ofproto::view::{BridgeId, BundleView, PriorityTags, VlanMode};
 use fv_ofproto::{Ofproto, PortSpec as OfPortSpec, Settings};
 use fv_openflow::VersionSet;
@@ -22,6 +24,8 @@ pub struct Bridge {
     pub io: BridgeIo,
     pub spec: BridgeSpec,
     pub ports: Vec<PortSpec>,
+    /// Tables whose configuration is not the default.
+    tables: BTreeMap<u8, TableSpec>,
     /// The bridge's own Ethernet address.
     pub mac: [u8; 6],
     pub dpid: u64,
@@ -207,6 +211,7 @@ impl Engine {
         let Some(b) = self.bridges.get_mut(name) else { return };
         b.dpid = dpid;
         b.of.set_settings(s, now);
+        configure_tables(b);
     }
 
     /// The bridge's address: configured, else the lowest of its ports', else one of its own; its
@@ -373,7 +378,10 @@ impl Targets for Engine {
         self.world.bridges.insert(id, ports);
         let io = BridgeIo::open(&b.name, &self.opts.rundir);
         log::info!(target: "bridge", "bridge {}: using datapath ID {dpid:016x}", b.name);
-        self.bridges.insert(b.name.clone(), Bridge { of, io, spec: b.clone(), ports: Vec::new(), mac, dpid });
+        self.bridges.insert(
+            b.name.clone(),
+            Bridge { of, io, spec: b.clone(), ports: Vec::new(), tables: BTreeMap::new(), mac, dpid },
+        );
         Ok(())
     }
 
@@ -634,6 +642,45 @@ fn device_classes(opts: &SwitchOptions, dummies: &fv_netdev::dummy::World) -> Re
         }
     }
     r
+}
+
+/// `Flow_Table` rows: tables without one go back to their defaults.
+fn configure_tables(b: &mut Bridge) {
+    let tables = b.of.tables().clone();
+    for (n, t) in tables.visible() {
+        let wanted = match b.spec.tables.get(&n) {
+            None => TableSpec::default(),
+            Some(row) => TableSpec {
+                name: row.name.clone(),
+                max_flows: row.flow_limit.map(|n| n as usize),
+                evicts: row.evict,
+                prefixes: if row.prefixes.is_empty() {
+                    TableSpec::default().prefixes
+                } else {
+                    row.prefixes.iter().filter_map(|p| prefix_field(p)).collect()
+                },
+            },
+        };
+        if b.tables.get(&n).unwrap_or(&TableSpec::default()) != &wanted {
+            t.configure(&wanted);
+            b.tables.insert(n, wanted);
+        }
+    }
+}
+
+/// Fields that a table may keep in a prefix trie.
+fn prefix_field(name: &str) -> Option<PrefixField> {
+    Some(match name {
+        "ip_src" | "nw_src" => PrefixField::NwSrc,
+        "ip_dst" | "nw_dst" => PrefixField::NwDst,
+        "ipv6_src" => PrefixField::Ipv6Src,
+        "ipv6_dst" => PrefixField::Ipv6Dst,
+        "tun_src" => PrefixField::TunSrc,
+        "tun_dst" => PrefixField::TunDst,
+        "tun_ipv6_src" => PrefixField::TunIpv6Src,
+        "tun_ipv6_dst" => PrefixField::TunIpv6Dst,
+        _ => return None,
+    })
 }
 
 fn versions(wire: &std::collections::BTreeSet<u8>) -> VersionSet {
