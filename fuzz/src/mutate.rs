@@ -7,7 +7,7 @@ impl Rng {
     pub fn new(seed: u64) -> Rng {
         Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
-    pub fn next(&mut self) -> u64 {
+    pub fn value(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
@@ -15,7 +15,7 @@ impl Rng {
     }
     /// Less than `n`, which must not be 0.
     pub fn below(&mut self, n: usize) -> usize {
-        (self.next() % n as u64) as usize
+        (self.value() % n as u64) as usize
     }
 }
 
@@ -36,18 +36,18 @@ pub fn mutate(rng: &mut Rng, base: &[u8], others: &[Vec<u8>]) -> Vec<u8> {
 
 fn one(rng: &mut Rng, v: &mut Vec<u8>, others: &[Vec<u8>]) {
     if v.is_empty() {
-        v.push(rng.next() as u8);
+        v.push(rng.value() as u8);
         return;
     }
     let at = rng.below(v.len());
     match rng.below(9) {
         0 => v[at] ^= 1 << rng.below(8),
         1 => v[at] = EDGES[rng.below(EDGES.len())],
-        2 => v[at] = rng.next() as u8,
+        2 => v[at] = rng.value() as u8,
         3 => v.truncate(at),
         4 => {
             let n = 1 + rng.below(16);
-            let b = rng.next() as u8;
+            let b = rng.value() as u8;
             v.splice(at..at, std::iter::repeat_n(b, n));
         }
         5 => {
@@ -70,7 +70,7 @@ fn one(rng: &mut Rng, v: &mut Vec<u8>, others: &[Vec<u8>]) {
         _ => {
             // A 16-bit number, big-endian: most lengths are.
             if at + 1 < v.len() {
-                let n = [0u16, 1, 7, 8, 0xffff, v.len() as u16, rng.next() as u16][rng.below(7)];
+                let n = [0u16, 1, 7, 8, 0xffff, v.len() as u16, rng.value() as u16][rng.below(7)];
                 v[at..at + 2].copy_from_slice(&n.to_be_bytes());
             }
         }
