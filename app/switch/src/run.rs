@@ -256,7 +256,7 @@ impl Switch {
         let Some(u) = &mut self.unixctl else { return };
         for r in u.turn(now) {
             let args: Vec<&str> = r.args.iter().map(String::as_str).collect();
-            let reply = self.registry.run(&mut self.ctx, &r.command, &args);
+            let reply = guarded(&self.registry, &mut self.ctx, &r.command, &args);
             u.reply(r.token, reply);
         }
         u.flush();
@@ -362,6 +362,16 @@ pub fn run(opts: SwitchOptions, clock: Clock, ready: &mut dyn FnMut(), mut signa
     }
     s.shut_down();
     Ok(())
+}
+
+/// Runs a command. One that panics is answered with an error; the process goes on, since commands
+/// read much and change little, and what they change is checked where it is used.
+fn guarded(registry: &fv_core::Registry<Ctx>, ctx: &mut Ctx, name: &str, args: &[&str]) -> fv_core::Reply {
+    let run = std::panic::AssertUnwindSafe(|| registry.run(ctx, name, args));
+    std::panic::catch_unwind(run).unwrap_or_else(|_| {
+        log::error!(target: "unixctl", "command {name} failed inside; please report its arguments: {args:?}");
+        Err(format!("{name}: internal error, see the log"))
+    })
 }
 
 fn tls_of(opts: &SwitchOptions) -> Tls {

@@ -75,6 +75,7 @@ impl Threads {
         let pulse = Pulse::new("revalidator".into(), Box::new(move || poke.kick()));
         let p = pulse.clone();
         let handle = std::thread::Builder::new().name("revalidator".into()).spawn(move || {
+            let _guard = AbortOnPanic;
             loop {
                 let started = Instant::now();
                 let now = clock.now();
@@ -132,6 +133,7 @@ impl Threads {
         let pulse = Pulse::new(name.clone(), Box::new(move || waker.wake()));
         let p = pulse.clone();
         let handle = std::thread::Builder::new().name(name).spawn(move || {
+            let _guard = AbortOnPanic;
             if kind == WorkerKind::Poll {
                 pin(id.0);
                 poll_loop(worker, &clock, &p)
@@ -225,6 +227,18 @@ fn poll_loop(mut worker: Worker, clock: &Clock, pulse: &Pulse) -> Worker {
         }
     }
     worker
+}
+
+/// A thread that panics takes the process with it: what it shared cannot be trusted, and a switch that
+/// no longer polls its ports must be restarted, not kept.
+struct AbortOnPanic;
+
+impl Drop for AbortOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            std::process::abort();
+        }
+    }
 }
 
 /// Processor time that this thread has used.
