@@ -69,6 +69,7 @@ impl Embedded {
         let (stop, waker) = (Arc::new(AtomicBool::new(false)), poller.waker());
         let (s, clock) = (stop.clone(), clock.clone());
         let thread = std::thread::Builder::new().name("ovsdb".into()).spawn(move || {
+            let _guard = crate::threads::AbortOnPanic;
             while !s.load(Ordering::Acquire) {
                 let now = Now::of(&clock);
                 driver.turn(now);

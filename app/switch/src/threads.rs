@@ -231,7 +231,7 @@ fn poll_loop(mut worker: Worker, clock: &Clock, pulse: &Pulse) -> Worker {
 
 /// A thread that panics takes the process with it: what it shared cannot be trusted, and a switch that
 /// no longer polls its ports must be restarted, not kept.
-struct AbortOnPanic;
+pub(crate) struct AbortOnPanic;
 
 impl Drop for AbortOnPanic {
     fn drop(&mut self) {
