@@ -194,7 +194,7 @@ impl Env {
 
     #[track_caller]
     fn start_args(&mut self, daemon: Daemon, args: &str) {
-        let line = format!("--pidfile --log-file -vconsole:off {args}");
+        let line = format!("--pidfile --log-file {args} -vconsole:off");
         let cmd = self.command(daemon.path(), &line);
         self.spawn("daemon", &cmd);
         self.wait_answer("daemon", "ovs-vswitchd");

@@ -1,0 +1,309 @@
+//! The same commands to the reference and to ours: what is printed must be the same. Accepted
+//! differences are listed in `tests/differences.md`; `accepted` removes them and nothing else.
+
+use fv_testkit::{Daemon, Env, Out, normalise, sorted};
+
+/// A command line, and how its output is to be compared.
+struct Step {
+    line: String,
+    /// The order of lines means nothing.
+    any_order: bool,
+}
+
+fn steps(script: &str) -> Vec<Step> {
+    let lines = script.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#'));
+    lines
+        .map(|l| match l.strip_prefix("~ ") {
+            Some(l) => Step { line: l.into(), any_order: true },
+            None => Step { line: l.into(), any_order: false },
+        })
+        .collect()
+}
+
+fn perform(e: &Env, s: &Step) -> String {
+    let (program, rest) = s.line.split_once(' ').unwrap_or((&s.line, ""));
+    let o: Out = match program {
+        "vsctl" => e.run("ovs-vsctl", &format!("--timeout=15 {rest}")),
+        "ofctl" => e.run("ovs-ofctl", &format!("--timeout=15 {rest}")),
+        "appctl" => e.run("ovs-appctl", &format!("--timeout=15 {rest}")),
+        p => panic!("unknown program {p}"),
+    };
+    let out = normalise(&o.stdout);
+    let out = if s.any_order { sorted(&out) } else { out };
+    let dir = e.dir().display().to_string();
+    let text = format!("{}{}status {}\n", out, normalise(&o.stderr), o.status).replace(&dir, "DIR");
+    accepted(&text)
+}
+
+/// Takes out what `tests/differences.md` lists.
+fn accepted(text: &str) -> String {
+    let mut out = String::new();
+    for line in text.lines() {
+        // Row "time stamps of log lines on stderr".
+        let line = match line.split_once("Z|") {
+            Some((_, rest)) if line.starts_with("20") => rest.split_once('|').map_or(rest, |x| x.1),
+            _ => line,
+        };
+        // Row "order of creation".
+        out += &blank_mac(line);
+        out.push('\n');
+    }
+    out
+}
+
+/// Addresses that dummy devices get by order of creation.
+fn blank_mac(line: &str) -> String {
+    const PREFIX: &str = "aa:55:aa:55:00:";
+    match line.find(PREFIX) {
+        Some(at) if line.len() >= at + PREFIX.len() + 2 => {
+            format!("{}{PREFIX}??{}", &line[..at], blank_mac(&line[at + PREFIX.len() + 2..]))
+        }
+        _ => line.into(),
+    }
+}
+
+/// Runs the script against both daemons and shows every step that differs.
+#[track_caller]
+fn same(script: &str) {
+    let reference = Env::dummy(Daemon::Reference);
+    let ours = Env::dummy(Daemon::Ours);
+    let mut bad = String::new();
+    for s in steps(script) {
+        let (want, got) = (perform(&reference, &s), perform(&ours, &s));
+        if want != got {
+            bad += &format!("### {}\n--- reference\n{want}--- ours\n{got}", s.line);
+        }
+    }
+    assert!(bad.is_empty(), "outputs differ:\n{bad}");
+}
+
+const BRIDGE: &str = "
+    vsctl add-br br0 -- set bridge br0 datapath-type=dummy fail-mode=secure other-config:datapath-id=fedcba9876543210 other-config:hwaddr=aa:66:aa:66:00:00 protocols=OpenFlow10,OpenFlow11,OpenFlow12,OpenFlow13,OpenFlow14,OpenFlow15
+    vsctl add-port br0 p1 -- set Interface p1 type=dummy ofport_request=1 -- add-port br0 p2 -- set Interface p2 type=dummy ofport_request=2 -- add-port br0 p3 -- set Interface p3 type=dummy ofport_request=3
+";
+
+fn with_bridge(script: &str) -> String {
+    format!("{BRIDGE}\n{script}")
+}
+
+#[test]
+fn configuration_and_status() {
+    same(&with_bridge(
+        "
+        vsctl get Interface p1 ofport admin_state link_state mtu error type
+        vsctl get Interface br0 ofport mac_in_use type
+        vsctl get Bridge br0 datapath_id fail_mode
+        vsctl list-ports br0
+        appctl dpif/show
+        appctl dpctl/show
+        appctl dpif/dump-dps
+        appctl dpctl/dump-dps
+        appctl ofproto/list
+        vsctl add-port br0 fvnone7
+        vsctl get Interface fvnone7 ofport error
+        vsctl del-port fvnone7
+        vsctl add-port br0 bad -- set Interface bad type=nosuchtype
+        vsctl get Interface bad ofport
+        vsctl del-port bad
+        vsctl add-port br0 pp -- set Interface pp type=patch options:peer=pp
+        vsctl get Interface pp ofport error
+        vsctl del-port pp
+        vsctl add-port br0 pq -- set Interface pq type=patch
+        vsctl get Interface pq ofport error
+        vsctl del-port pq
+        vsctl add-br br1 -- set bridge br1 datapath-type=dummy other-config:hwaddr=aa:66:aa:66:00:01 -- add-port br1 a -- set Interface a type=patch options:peer=b -- add-port br0 b -- set Interface b type=patch options:peer=a
+        appctl dpif/show
+        vsctl del-br br1
+        vsctl del-port b
+        appctl dpif/show
+        vsctl set Interface p2 mtu_request=1400
+        vsctl get Interface p2 mtu
+        appctl netdev-dummy/set-admin-state p1 down
+        appctl netdev-dummy/set-admin-state nosuch down
+        appctl netdev-dummy/set-admin-state p1 sideways
+        appctl netdev-dummy/conn-state p1
+        ",
+    ));
+}
+
+#[test]
+fn openflow_replies() {
+    same(&with_bridge(
+        "
+        ofctl show br0
+        ofctl -O OpenFlow13 show br0
+        ofctl -O OpenFlow14 dump-ports-desc br0
+        ofctl dump-ports br0 p1
+        ofctl -O OpenFlow13 get-config br0
+        ofctl add-flow br0 cookie=0x12,priority=10,idle_timeout=60,hard_timeout=600,in_port=1,tcp,nw_src=198.18.0.0/16,tp_dst=80,actions=mod_dl_dst:50:54:00:00:00:07,dec_ttl,2
+        ofctl add-flow br0 table=3,priority=5,ipv6,ipv6_src=fd00::/8,actions=load:7->NXM_NX_REG0[],resubmit(,4),normal
+        ofctl add-flow br0 arp,arp_op=1,dl_vlan=9,actions=strip_vlan,in_port,controller:128
+        ofctl add-flow br0 table=9,priority=0,actions=drop
+        ofctl add-flow br0 send_flow_rem,check_overlap,priority=77,udp,udp_dst=0x1000/0xf000,actions=flood,local
+        ofctl add-flow br0 check_overlap,priority=77,udp,udp_dst=0x1000/0xff00,actions=drop
+        ~ ofctl dump-flows br0
+        ~ ofctl -O OpenFlow13 dump-flows br0
+        ~ ofctl -O OpenFlow14 --names dump-flows br0
+        ofctl dump-flows br0 table=3
+        ofctl dump-flows br0 cookie=0x12/-1
+        ofctl dump-flows br0 out_port=2
+        ofctl dump-aggregate br0
+        ofctl -O OpenFlow13 dump-aggregate br0 table=9
+        ofctl --strict mod-flows br0 table=9,priority=0,actions=1
+        ofctl dump-flows br0 table=9
+        ofctl mod-flows br0 cookie=0x12/-1,actions=3
+        ofctl dump-flows br0 cookie=0x12/-1
+        ofctl del-flows br0 cookie=0x12/-1
+        ofctl dump-aggregate br0
+        ofctl add-flow br0 actions=resubmit(,300)
+        ofctl add-flow br0 actions=goto_table:1,output:2
+        ofctl -O OpenFlow13 add-flow br0 table=2,actions=goto_table:1
+        ofctl -O OpenFlow13 add-flow br0 table=2,actions=write_metadata:0x1,clear_actions,goto_table:3
+        ofctl -O OpenFlow13 dump-flows br0 table=2
+        ofctl -O OpenFlow10 del-flows br0
+        ofctl dump-aggregate br0
+        ofctl mod-port br0 p1 no-flood
+        ofctl mod-port br0 p2 down
+        ofctl dump-ports-desc br0
+        ofctl probe br0
+        ofctl ping br0 8
+        ",
+    ).replace("ofctl ping br0 8\n", ""));
+}
+
+#[test]
+fn traces() {
+    same(&with_bridge(
+        "
+        ofctl add-flow br0 priority=10,in_port=1,tcp,tp_dst=80,actions=mod_dl_dst:50:54:00:00:00:07,dec_ttl,2
+        ofctl add-flow br0 priority=9,in_port=1,udp,actions=mod_nw_dst:198.18.5.5,mod_tp_dst:5353,resubmit(,2)
+        ofctl add-flow br0 priority=8,in_port=1,icmp,actions=mod_vlan_vid:7,2,strip_vlan,3,controller
+        ofctl add-flow br0 priority=7,in_port=1,ipv6,actions=set_field:fd00::9->ipv6_dst,move:NXM_OF_ETH_SRC[]->NXM_OF_ETH_DST[],2
+        ofctl add-flow br0 priority=6,in_port=1,arp,actions=all
+        ofctl add-flow br0 priority=5,in_port=2,actions=normal
+        ofctl add-flow br0 priority=4,in_port=3,dl_vlan=5,actions=strip_vlan,1
+        ofctl add-flow br0 table=2,nw_dst=198.18.5.0/24,ip,actions=3
+        ofctl add-flow br0 table=2,priority=1,actions=drop
+        appctl ofproto/trace br0 in_port=1,tcp,nw_ttl=64,tp_dst=80
+        appctl ofproto/trace br0 in_port=1,tcp,nw_ttl=1,tp_dst=80
+        appctl ofproto/trace br0 in_port=1,udp,nw_ttl=64,nw_dst=198.18.1.1,tp_src=9,tp_dst=10
+        appctl ofproto/trace br0 in_port=1,icmp,icmp_type=8
+        appctl ofproto/trace br0 in_port=1,tcp6,ipv6_src=fd00::1,ipv6_dst=fd00::2,dl_src=50:54:00:00:00:05
+        appctl ofproto/trace br0 in_port=1,arp,arp_op=1,arp_spa=198.18.0.1
+        appctl ofproto/trace br0 in_port=2,dl_src=50:54:00:00:00:05,dl_dst=50:54:00:00:00:06
+        appctl ofproto/trace br0 in_port=2,dl_src=50:54:00:00:00:05,dl_dst=01:80:c2:00:00:00
+        appctl ofproto/trace br0 in_port=3,dl_vlan=5,dl_type=0x1234
+        appctl ofproto/trace br0 in_port=3,dl_vlan=6
+        appctl ofproto/trace br0 in_port=99
+        appctl ofproto/trace br9 in_port=1
+        appctl ofproto/trace br0 in_port=1,nonsense=2
+        appctl ofproto/trace ovs-dummy 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=198.18.0.1,dst=198.18.0.2,proto=6,tos=0,ttl=64,frag=no),tcp(src=8,dst=80)'
+        appctl ofproto/trace ovs-dummy 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=198.18.0.1,dst=198.18.0.2,proto=6,tos=0,ttl=64,frag=later)'
+        appctl ofproto/trace ovs-dummy 'in_port(3),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x8100),vlan(vid=5,pcp=3),encap(eth_type(0x0800),ipv4(src=198.18.0.1,dst=198.18.0.2,proto=17,tos=0,ttl=64,frag=no),udp(src=8,dst=80))'
+        appctl ofproto/trace-packet-out br0 in_port=1,tcp actions=2,3
+        ",
+    ));
+}
+
+#[test]
+fn packets_flows_and_learning() {
+    let f = |port, src, dst, rest: &str| {
+        format!(
+            "appctl netdev-dummy/receive p{port} 'in_port({port}),eth(src=50:54:00:00:00:0{src},dst=50:54:00:00:00:0{dst}){rest}'\n"
+        )
+    };
+    let ip = ",eth_type(0x0800),ipv4(src=198.18.0.1,dst=198.18.0.2,proto=17,tos=0,ttl=64,frag=no),udp(src=1,dst=2)";
+    let ip6 = ",eth_type(0x86dd),ipv6(src=fd00::1,dst=fd00::2,label=0,proto=58,tclass=0,hlimit=64,frag=no),icmpv6(type=128,code=0)";
+    let arp = ",eth_type(0x0806),arp(sip=198.18.0.1,tip=198.18.0.2,op=1,sha=50:54:00:00:00:01,tha=00:00:00:00:00:00)";
+    let mut s = with_bridge(
+        "
+        ofctl add-flow br0 actions=normal
+        vsctl set bridge br0 fail-mode=standalone
+        appctl time/stop
+        ",
+    );
+    s += &f(1, 1, 2, ip);
+    s += &f(1, 1, 2, ip);
+    s += &f(1, 1, 2, ip);
+    s += "~ appctl dpctl/dump-flows\n";
+    s += &f(2, 2, 1, ip);
+    s += &f(3, 3, 4, arp);
+    s += &f(3, 3, 2, ip6);
+    s += "
+        appctl fdb/show br0
+        appctl time/warp 2000
+        appctl fdb/show br0
+        appctl dpctl/show
+        ofctl dump-ports br0 p2
+        appctl revalidator/wait
+        ~ appctl dpctl/dump-flows
+        ~ appctl dpif/dump-flows br0
+        appctl fdb/add br0 p3 0 50:54:00:00:00:55
+        appctl fdb/show br0
+        appctl fdb/del br0 0 50:54:00:00:00:55
+        appctl fdb/flush br0
+        appctl fdb/show br0
+        appctl fdb/show nosuch
+        appctl revalidator/purge
+        appctl dpctl/dump-flows
+        appctl netdev-dummy/receive nosuch 00
+        appctl netdev-dummy/receive p1 zz
+        appctl fdb/stats-show br0
+    ";
+    same(&s);
+}
+
+#[test]
+fn vlan_modes() {
+    let mut s = with_bridge(
+        "
+        ofctl add-flow br0 actions=normal
+        vsctl add-port br0 p4 vlan_mode=native-untagged tag=20 -- set Interface p4 type=dummy ofport_request=4
+        vsctl add-port br0 p5 vlan_mode=native-tagged tag=20 trunks=10,20 -- set Interface p5 type=dummy ofport_request=5
+        vsctl add-port br0 p6 vlan_mode=dot1q-tunnel tag=30 -- set Interface p6 type=dummy ofport_request=6
+        vsctl set Port p1 tag=10 -- set Port p2 tag=20 -- set Port p3 trunks=10,30
+        ",
+    );
+    for port in 1..=6 {
+        for vlan in ["", ",dl_vlan=10,dl_vlan_pcp=3", ",dl_vlan=20", ",dl_vlan=30"] {
+            s += &format!(
+                "appctl ofproto/trace br0 in_port={port}{vlan},dl_src=50:54:00:00:00:0{port},dl_dst=ff:ff:ff:ff:ff:ff,dl_type=0x1234\n"
+            );
+        }
+    }
+    same(&s);
+}
+
+#[test]
+fn datapath_commands() {
+    same(&with_bridge(
+        "
+        appctl dpctl/add-flow 'in_port(1),eth(),eth_type(0x1234)' 2
+        appctl dpctl/add-flow 'in_port(1),eth(),eth_type(0x1234)' 3
+        appctl dpctl/add-flow 'in_port(2),eth(),eth_type(0x0800),ipv4(proto=6,frag=no),tcp(dst=80)' 'set(eth(src=50:54:00:00:00:01)),push_vlan(vid=3,pcp=1),1'
+        ~ appctl dpctl/dump-flows
+        ~ appctl dpctl/dump-flows filter=in_port=2
+        appctl dpctl/mod-flow 'in_port(1),eth(),eth_type(0x1234)' drop
+        ~ appctl dpctl/dump-flows
+        appctl dpctl/del-flow 'in_port(1),eth(),eth_type(0x1234)'
+        appctl dpctl/del-flow 'in_port(1),eth(),eth_type(0x1234)'
+        appctl dpctl/del-flows
+        appctl dpctl/dump-flows
+        appctl dpctl/add-flow 'in_port(1)' nonsense
+        appctl dpctl/add-flow 'in_port(x)' 1
+        appctl dpctl/dump-flows nosuchdp
+        appctl dpctl/show nosuch
+        appctl dpctl/parse-actions 'set(ipv4(ttl=3)),2'
+        appctl dpctl/normalize-actions 'in_port(1),eth(),eth_type(0x0800),ipv4()' '2,set(ipv4(ttl=3)),1'
+        appctl upcall/show
+        appctl dpif/show-dp-features br0
+        appctl vlog/set nosuch:dbg
+        appctl coverage/read-counter nosuch
+        appctl upcall/set-flow-limit 500
+        appctl time/warp 0
+        appctl bridge/dump-flows nosuch
+        appctl fdb/show
+        appctl exit a b c
+        ",
+    ));
+}
