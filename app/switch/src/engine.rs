@@ -128,6 +128,9 @@ impl Engine {
     fn open_device(&self, dp_kind: &str, i: &IfaceSpec) -> Result<Arc<dyn Device>, String> {
         let class = self.class_of(dp_kind, &i.kind);
         self.registry.open(&class, &i.name, &i.options, &self.env).map_err(|e| match e {
+            DeviceError::UnknownKind(_) if class == "system" => {
+                format!("could not open network device {} (No such device)", i.name)
+            }
             DeviceError::UnknownKind(_) => {
                 format!("could not open network device {} (Address family not supported by protocol)", i.name)
             }

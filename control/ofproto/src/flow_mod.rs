@@ -289,6 +289,7 @@ impl Ofproto {
 }
 
 const STORED_FLAGS: u32 = FlowModFlags::SEND_FLOW_REM.0
+    | FlowModFlags::CHECK_OVERLAP.0
     | FlowModFlags::RESET_COUNTS.0
     | FlowModFlags::NO_PKT_COUNTS.0
     | FlowModFlags::NO_BYT_COUNTS.0;

@@ -68,7 +68,7 @@ impl Ctx<'_> {
             self.note(Kind::Detail, |c| {
                 format!(
                     "{} is now {}",
-                    dst.field.name(),
+                    fv_openflow::text::format_subfield(dst),
                     fv_flow::text::format_field(dst.field, &dst.field.value(&c.flow), None, None)
                 )
             });

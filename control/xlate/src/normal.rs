@@ -53,6 +53,7 @@ impl Ctx<'_> {
         }
         let tags = Tags::of(&self.flow.base.vlans);
         if !self.input_tags_ok(&tags, &in_bundle) {
+            self.note(Kind::Warn, |_| "disallowed VLAN VID for this input port, dropping".into());
             return;
         }
         let Some(inside) = inside_tags(&in_bundle, tags) else {
@@ -66,7 +67,7 @@ impl Ctx<'_> {
         self.learn(in_idx as u64, &in_bundle, vlan, flow_src);
 
         if flow_dst[0] & 1 != 0 {
-            self.flood_vlan(in_idx, &in_bundle, &inside, "multicast, flooding", flow_dst);
+            self.flood_vlan(in_idx, &in_bundle, &inside, "no learned MAC for destination, flooding", flow_dst);
             return;
         }
         match self.br.mac_table.lookup(vlan, flow_dst).map(|e| e.port) {
@@ -109,7 +110,7 @@ impl Ctx<'_> {
         match b.vlan_mode {
             VlanMode::Access => {
                 if vid != 0 {
-                    self.note(Kind::Warn, |_| {
+                    self.note(Kind::Error, |_| {
                         format!(
                             "dropping VLAN {vid} tagged packet received on port {} configured as VLAN {} access port",
                             b.name, b.tag
@@ -122,7 +123,7 @@ impl Ctx<'_> {
             VlanMode::NativeTagged | VlanMode::NativeUntagged if vid == 0 => true,
             VlanMode::NativeTagged | VlanMode::NativeUntagged | VlanMode::Trunk => {
                 if !b.trunks.as_ref().is_none_or(|t| t.contains(vid)) {
-                    self.note(Kind::Warn, |_| {
+                    self.note(Kind::Error, |_| {
                         format!(
                             "dropping VLAN {vid} packet received on port {} not configured for trunking VLAN {vid}",
                             b.name
@@ -135,7 +136,7 @@ impl Ctx<'_> {
             VlanMode::Dot1qTunnel => {
                 self.see_tag(0, VID | VLAN_CFI);
                 if !b.cvlans.as_ref().is_none_or(|t| t.contains(vid)) {
-                    self.note(Kind::Warn, |_| {
+                    self.note(Kind::Error, |_| {
                         format!(
                             "dropping VLAN {vid} packet received on dot1q-tunnel port {} that excludes this VLAN",
                             b.name

@@ -22,7 +22,7 @@ fn dump_flows(c: &mut Ctx, args: &[&str]) -> fv_core::Reply {
         _ => return Err("bridge name missing".into()),
     };
     let now = c.engine.clock.now();
-    let i = c.dp_of(c.bridge(name)?)?;
+    let i = c.dp_of(c.bridge(name).map_err(|_| "Unknown bridge")?)?;
     i.slowpath.pull(now);
     let b = c.bridge(name)?;
     let mut out = String::new();

@@ -90,7 +90,13 @@ fn show(c: &mut Ctx, args: &[&str]) -> fv_core::Reply {
     let (o, names) = options(args)?;
     let list: Vec<&DpInst> = match names {
         [] => c.engine.world.dps.iter().map(|(_, i)| i).collect(),
-        n => n.iter().map(|n| c.dp(Some(n))).collect::<Result<_, _>>()?,
+        n => {
+            let open = |n: &&str| {
+                let why = "Address family not supported by protocol";
+                c.dp(Some(n)).map_err(|_| format!("ovs-vswitchd: opening datapath {n} failed ({why})"))
+            };
+            n.iter().map(open).collect::<Result<_, _>>()?
+        }
     };
     let mut out = String::new();
     for i in list {
@@ -196,9 +202,12 @@ fn dump_flows(c: &mut Ctx, args: &[&str]) -> fv_core::Reply {
         if pmd.is_some_and(|p| p != worker) {
             continue;
         }
+        if filter.as_ref().is_some_and(|m| !within(m, f)) {
+            continue;
+        }
         let header = last != Some(worker);
         last = Some(worker);
-        if !kinds.map_or(Ok(true), |k| type_wanted(k, f))? || filter.as_ref().is_some_and(|m| !within(m, f)) {
+        if !kinds.map_or(Ok(true), |k| type_wanted(k, f))? {
             continue;
         }
         if header {
@@ -237,7 +246,8 @@ fn put(c: &mut Ctx, args: &[&str], create: bool, modify: bool) -> fv_core::Reply
     let lookup = |s: &str| port_lookup(i, s);
     let p = parse_flow(flow, actions, &lookup).map_err(|e| match e {
         fv_dpif::text::TextError::InPort => "failed to put[create] flow: in_port is not an exact match\novs-vswitchd: updating flow table (Invalid argument)".to_string(),
-        e => format!("ovs-vswitchd: parsing flow key or actions ({e})"),
+        fv_dpif::text::TextError::Key(e) => format!("ovs-vswitchd: parsing flow key ({e}) (Invalid argument)"),
+        _ => "ovs-vswitchd: parsing actions (Invalid argument)".to_string(),
     })?;
     let p = FlowPut { create: create || o.may_create, modify, ..p };
     i.dp.flow_put(p).map_err(|e| format!("ovs-vswitchd: updating flow table ({e})"))?;
@@ -279,7 +289,8 @@ fn del_flow(c: &mut Ctx, args: &[&str]) -> fv_core::Reply {
             found
         }
     };
-    let missing = || "ovs-vswitchd: deleting flow (No such file or directory)".to_string();
+    let missing =
+        || "ovs-vswitchd: deleting flow (No such file or directory)\nPerhaps you need to specify a UFID?".to_string();
     i.dp.flow_del(ufid.ok_or_else(missing)?).map_err(|_| missing())?;
     Ok(String::new())
 }

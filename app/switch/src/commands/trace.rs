@@ -5,6 +5,7 @@ use fv_dpif::text::format_actions;
 use fv_flow::text::{Style, format_flow, format_match};
 use fv_flow::{FlowKey, Match};
 use fv_openflow::action::Action;
+use fv_openflow::text::Lookups;
 use fv_packet::Packet;
 use fv_xlate::{Input, Output, Start};
 
@@ -48,19 +49,9 @@ fn trace_packet_out(c: &mut Ctx, args: &[&str]) -> fv_core::Reply {
     let s = subject(c, rest)?;
     let b = c.bridge(&s.bridge)?;
     let lookup = |n: &str| of_port_lookup(b, n);
-    let list = parse_actions(actions, &lookup)?;
-    run(c, s, Some(list))
-}
-
-/// Until the text of actions can be parsed, single outputs are understood.
-fn parse_actions(text: &str, port: &dyn Fn(&str) -> Option<OfPort>) -> Result<Vec<Action>, String> {
-    text.split(',')
-        .map(|t| {
-            let name = t.trim().trim_start_matches("output:");
-            let port = fv_flow::text::parse_port(name, None).or_else(|| port(name));
-            port.map(|port| Action::Output { port, max_len: u16::MAX }).ok_or_else(|| format!("{t}: unknown action"))
-        })
-        .collect()
+    let names = Lookups { ports: Some(&lookup), ..Lookups::default() };
+    let list = fv_openflow::text::parse_actions(actions, names).map_err(|e| e.to_string())?;
+    run(c, s, Some(list.0))
 }
 
 fn subject(c: &mut Ctx, args: &[&str]) -> Result<Subject, String> {
@@ -93,7 +84,8 @@ fn subject(c: &mut Ctx, args: &[&str]) -> Result<Subject, String> {
         [first, flow] if c.engine.bridges.contains_key(*first) => {
             let b = c.bridge(first)?;
             let lookup = |n: &str| of_port_lookup(b, n);
-            let key = fv_flow::text::parse_exact_flow(flow, Some(&lookup)).map_err(|e| e.to_string())?;
+            let key = fv_flow::text::parse_exact_flow(flow, Some(&lookup))
+                .map_err(|e| format!("Bad openflow flow syntax: {flow}: {e}"))?;
             (first.to_string(), key)
         }
         [first, flow] => match c.dp(Some(first)) {

@@ -13,17 +13,22 @@ const DATA_MAX: usize = 4096;
 const INGRESS: u8 = 1;
 const EGRESS: u8 = 2;
 
+/// Zero without a prefix.
+fn cookie(c: u64) -> String {
+    if c == 0 { "0".into() } else { format!("{c:#x}") }
+}
+
 pub fn format(what: &Userspace, pid: u32, actions: bool, tunnel_out: Option<DpPort>, names: Option<Names>) -> String {
     let mut out = format!("userspace(pid={pid}");
     out.push_str(&match what {
         Userspace::SlowPath(reasons) => format!(",slow_path({})", slow_text(*reasons)),
         Userspace::Controller(c) => format!(
-            ",controller(reason={},dont_send={},continuation={},recirc_id={},rule_cookie={:#x},controller_id={},max_len={})",
+            ",controller(reason={},dont_send={},continuation={},recirc_id={},rule_cookie={},controller_id={},max_len={})",
             c.reason,
             u8::from(c.dont_send),
             u8::from(c.continuation),
             c.recirc_id,
-            c.rule_cookie,
+            cookie(c.rule_cookie),
             c.controller_id,
             c.max_len
         ),
