@@ -432,7 +432,13 @@ impl Targets for Engine {
             let key = (bridge.to_string(), i.name.clone());
             let wanted = i.ofport_request.or(i.last_ofport.0).map(|p| OfPort(p.into()));
             let wanted = wanted.or_else(|| self.port_numbers.get(&key).copied());
-            let got = b.of.alloc_port(wanted).ok_or("no free OpenFlow port")?;
+            // The model learns of ports when all steps are done; until then their numbers are here.
+            let taken = |p: OfPort| self.world.bridges.get(&id).is_some_and(|x| x.by_ofp(p).is_some());
+            let wanted = wanted.filter(|p| !taken(*p));
+            let mut got = b.of.alloc_port(wanted).ok_or("no free OpenFlow port")?;
+            while taken(got) {
+                got = b.of.alloc_port(None).ok_or("no free OpenFlow port")?;
+            }
             self.port_numbers.insert(key, got);
             got
         };

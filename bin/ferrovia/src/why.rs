@@ -186,7 +186,7 @@ fn drop_counters(coverage: &str) -> String {
 
 fn counter_in_words(name: &str) -> String {
     let known = match name {
-        "drop_action_of_pipeline" => "no rule sent them anywhere",
+        "drop_action_of_pipeline" => "a rule said drop, or none sent them anywhere",
         "drop_action_bridge_not_found" => "the bridge is gone",
         "drop_action_recursion_too_deep" => "tables, groups or patch ports nest too deeply",
         "drop_action_too_many_resubmit" => "too many resubmits",

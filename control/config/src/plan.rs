@@ -119,7 +119,9 @@ fn bridge(now: &Applied, name: &str, b: &BridgeSpec, time: Nanos, steps: &mut Ve
     let mut ports_changed = old.is_none();
     // The bridge's own interface first: it gives the bridge its address.
     let ifaces = b.ports.values().flat_map(|p| p.interfaces.values());
-    let (own, others): (Vec<_>, Vec<_>) = ifaces.partition(|i| i.name == name);
+    let (own, mut others): (Vec<_>, Vec<_>) = ifaces.partition(|i| i.name == name);
+    // Requested port numbers before those that the bridge may choose.
+    others.sort_by_key(|i| i.ofport_request.is_none());
     for i in own.into_iter().chain(others) {
         match old.and_then(|a| a.ifaces.get(&i.name)) {
             Some(a) if same_iface(&a.spec, i) => match &a.failed {

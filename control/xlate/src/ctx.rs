@@ -212,7 +212,9 @@ pub fn translate(inp: &Input<'_>) -> Output {
 }
 
 fn failed(inp: &Input<'_>, e: XlateError) -> Output {
-    e.counter().inc();
+    if !inp.trace {
+        e.counter().inc();
+    }
     Output {
         program: Program::default(),
         mask: initial_mask(&inp.key),

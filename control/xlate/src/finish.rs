@@ -12,10 +12,11 @@ impl Ctx<'_> {
         match self.error {
             // Half a translation must not be executed.
             Some(e) => {
-                e.counter().inc();
+                if !self.inp.trace {
+                    e.counter().inc();
+                }
                 program = Program::default();
             }
-            None if program.actions.is_empty() => crate::DROP_OF_PIPELINE.inc(),
             None => {}
         }
         self.trim_mask();

@@ -19,7 +19,6 @@ mod vlan;
 pub use ctx::{Credit, Effect, Frozen, Input, Output, Start, XlateError, translate};
 
 fv_core::counters! {
-    pub(crate) DROP_OF_PIPELINE = "drop_action_of_pipeline",
     pub(crate) DROP_BRIDGE_NOT_FOUND = "drop_action_bridge_not_found",
     pub(crate) DROP_RECURSION = "drop_action_recursion_too_deep",
     pub(crate) DROP_RESUBMITS = "drop_action_too_many_resubmit",

@@ -35,6 +35,26 @@ fn ports_come_and_go() {
 }
 
 #[test]
+fn requested_port_numbers_come_before_chosen_ones() {
+    let mut e = Env::dummy(Daemon::Ours);
+    let mut line = String::from("add-br br0 -- set bridge br0 datapath-type=dummy fail-mode=secure");
+    for (name, request) in
+        [("a", ""), ("b", "ofport_request=1"), ("c", ""), ("d", "ofport_request=2"), ("e", "ofport_request=1")]
+    {
+        line += &format!(" -- add-port br0 {name} -- set Interface {name} type=dummy {request}");
+    }
+    e.vsctl(&line);
+    let port = |n: &str| e.value("Interface", n, "ofport");
+    assert!(port("b") == "1" || port("e") == "1");
+    assert_eq!(port("d"), "2");
+    let mut all = ["a", "b", "c", "d", "e"].map(port).to_vec();
+    all.sort();
+    all.dedup();
+    assert_eq!(all.len(), 5, "{all:?}");
+    e.healthy(&[]);
+}
+
+#[test]
 fn what_is_wrong_is_reported_in_its_row_and_nowhere_else() {
     let mut e = env();
     let add = |name: &str, settings: &str| {
