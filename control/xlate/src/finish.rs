@@ -9,15 +9,12 @@ use crate::ctx::{Ctx, Output};
 impl Ctx<'_> {
     pub fn finish(mut self) -> Output {
         let mut program = Program::new(std::mem::take(&mut self.out));
-        match self.error {
-            // Half a translation must not be executed.
-            Some(e) => {
-                if !self.inp.trace {
-                    e.counter().inc();
-                }
-                program = Program::default();
+        if let Some(e) = self.error {
+            if !self.inp.trace {
+                e.counter().inc();
             }
-            None => {}
+            // Half a translation must not be executed.
+            program = Program::default();
         }
         self.trim_mask();
         self.flow.pipe.actset_output = self.inp.key.pipe.actset_output;
