@@ -1,8 +1,8 @@
 //! Configuration: database replica -> desired -> plan -> apply -> report.
 //!
-//! [`desired`] reads the replica into plain, legal specifications and says what was wrong with the
-//! rest. [`plan`] compares them with what runs and lists steps, printably. [`apply`] carries the steps
-//! out through [`Targets`], which the application implements. [`report`] is the only writer of status.
+//! [`desired()`] reads the replica into plain, legal specifications and says what was wrong with the
+//! rest. [`plan()`] compares them with what runs and lists steps, printably. [`apply()`] carries the steps
+//! out through [`Targets`], which the application implements. [`mod@report`] is the only writer of status.
 
 pub mod apply;
 pub mod desired;
