@@ -31,16 +31,17 @@ impl Daemon {
     pub fn path(&self) -> PathBuf {
         match self {
             Daemon::Reference => REFERENCE.into(),
-            Daemon::Ours => match std::env::var_os("FERROVIAD") {
-                Some(p) => p.into(),
-                None => built("ferroviad"),
-            },
+            Daemon::Ours => built("ferroviad"),
         }
     }
 }
 
-/// A binary of this build: tests lie in TARGET/PROFILE/deps.
-fn built(name: &str) -> PathBuf {
+/// A binary of this build: by a variable of its name in capitals, or where tests lie, in
+/// TARGET/PROFILE/deps.
+pub fn built(name: &str) -> PathBuf {
+    if let Some(p) = std::env::var_os(name.to_uppercase()) {
+        return p.into();
+    }
     let exe = std::env::current_exe().expect("path of the test");
     let target = exe.ancestors().nth(3).expect("target directory");
     let found = ["release", "debug"].iter().map(|p| target.join(p).join(name)).find(|p| p.exists());

@@ -10,10 +10,10 @@ mod proc;
 mod wait;
 mod words;
 
-pub use env::{Daemon, Env, REFERENCE};
+pub use env::{Daemon, Env, REFERENCE, built};
 pub use log::LogCheck;
 pub use net::{Netns, Veth, ip, unique};
 pub use normal::{normalise, sorted};
-pub use proc::{Out, Proc, run};
+pub use proc::{Out, Proc, run, signal};
 pub use wait::{Deadline, wait_until, wait_value};
 pub use words::words;
