@@ -207,4 +207,16 @@ mod tests {
             assert_eq!(cores_of(mask), want, "{mask}");
         }
     }
+
+    #[test]
+    fn an_unused_datapath_is_freed() {
+        let poller = fv_rpc::Poller::new().unwrap();
+        let mut d = Datapaths::new(Clock::new(), poller.waker(), Arc::default());
+        let inst = d.open("dummy").unwrap();
+        inst.dp.turn_main(Nanos::ZERO, 1);
+        let (dp, slowpath) = (Arc::downgrade(&inst.dp), Arc::downgrade(&inst.slowpath));
+        d.close_unused();
+        assert!(d.find("dummy").is_none());
+        assert_eq!((dp.strong_count(), slowpath.strong_count()), (0, 0));
+    }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use fv_core::{Clock, Nanos};
 use fv_datapath::{Dp, Worker, WorkerKind};
-use fv_dpif::WorkerId;
+use fv_dpif::{Datapath, WorkerId};
 use fv_rpc::poll::SourceId;
 use fv_rpc::{Interest, Poller};
 use fv_slowpath::Slowpath;
@@ -183,6 +183,10 @@ impl Drop for Threads {
         if let Some(r) = self.revalidator.take() {
             let _ = r.handle.join();
         }
+        // Datapath and slow path hold each other, the datapath's own worker included: without
+        // this neither would ever be freed.
+        self.dp.set_upcall_handler(None);
+        self.dp.turn_main(self.clock.now(), 0);
     }
 }
 

@@ -207,7 +207,7 @@ fn a_request_that_comes_while_replies_leave_is_kept() {
 fn connections_left_open_lock_nobody_out() {
     let (s, _) = Served::start();
     let mut open = Vec::new();
-    for i in 0..300 {
+    for i in 0..700 {
         open.push(std::os::unix::net::UnixStream::connect(s.path()).unwrap());
         if i % 50 == 0 {
             assert_eq!(ours(&s.path(), "echo", &["y"]), Ok("y\n".into()));

@@ -12,7 +12,7 @@ use crate::stream::{Error, Listener, Tls};
 
 /// Connections at a time. With more, the oldest that has asked for nothing gives way, so that
 /// peers who leave theirs open do not lock everybody out.
-const CONNECTIONS_MAX: usize = 128;
+const CONNECTIONS_MAX: usize = 512;
 /// Connections accepted in one turn.
 const ACCEPTS_PER_TURN: usize = 16;
 /// Longest request. Replies are as long as they are: one at a time, to a local peer.
