@@ -48,7 +48,7 @@ pub fn clippy() -> Result<()> {
 
 pub fn docs() -> Result<()> {
     run(Command::new("cargo")
-        .args(["doc", "--quiet", "--workspace", "--no-deps", "--document-private-items"])
+        .args(["doc", "--quiet", "--workspace", "--no-deps"])
         .env("RUSTDOCFLAGS", "-D warnings"))
 }
 

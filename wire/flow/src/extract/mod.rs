@@ -1,6 +1,6 @@
 //! Packet bytes -> [`DpKey`] and header offsets.
 //!
-//! *reads* the headers, at most [`MAX_PARSE`] bytes of them / *writes* a key, the offsets in the
+//! *reads* the headers, at most `MAX_PARSE` bytes of them / *writes* a key, the offsets in the
 //! packet's metadata / *next* lookup / *cost* one pass, no allocation, no bytes beyond the packet.
 //!
 //! A header that is cut short or contradicts itself ends the walk: what precedes it is in the key,

@@ -1,7 +1,7 @@
 //! The one table of match fields. Key layout, text, NXM/OXM codes, prerequisites and masks all
-//! derive from the rows of [`table`].
+//! derive from the rows of `table`.
 //!
-//! A field is a run of bits of a [`FlowKey`]. Its value travels as a [`FieldValue`], right-aligned:
+//! A field is a run of bits of a `FlowKey`. Its value travels as a [`FieldValue`], right-aligned:
 //! what OpenFlow sends as the `n_bytes` payload of an OXM.
 
 mod ops;
@@ -192,7 +192,7 @@ pub enum Repr {
     Regs,
 }
 
-/// Where a field lives in a [`FlowKey`].
+/// Where a field lives in a `FlowKey`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
     /// Byte offset.
