@@ -47,9 +47,7 @@ pub fn clippy() -> Result<()> {
 }
 
 pub fn docs() -> Result<()> {
-    run(Command::new("cargo")
-        .args(["doc", "--quiet", "--workspace", "--no-deps"])
-        .env("RUSTDOCFLAGS", "-D warnings"))
+    run(Command::new("cargo").args(["doc", "--quiet", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"))
 }
 
 pub fn layers() -> Result<()> {
