@@ -43,6 +43,12 @@ pub fn apply(e: &Effect, now: Nanos) -> bool {
     }
 }
 
+/// Whether the address was seen on another port at `at` or later.
+fn seen_elsewhere_since(e: &Effect, at: Nanos) -> bool {
+    let Effect::MacLearn { table, vlan, mac, bundle, .. } = e;
+    table.lookup(*vlan, *mac).is_some_and(|m| m.port != *bundle && m.used >= at)
+}
+
 /// Credits `delta` (packets, bytes and flags since the last time; `used` the time of the last).
 pub fn credit(patch: &PatchCounters, credits: &[Credit], delta: &FlowStats, now: Nanos) {
     let used = delta.used.unwrap_or(now);
@@ -64,7 +70,8 @@ pub fn credit(patch: &PatchCounters, credits: &[Credit], delta: &FlowStats, now:
                 s.rx_bytes += delta.bytes;
             }),
             Credit::MacRefresh(e) => {
-                if delta.packets > 0 {
+                // Pulled late, these packets may be older than a move: they must not take it back.
+                if delta.packets > 0 && !seen_elsewhere_since(e, used) {
                     apply(e, used);
                 }
             }

@@ -112,6 +112,14 @@ pub fn lock_for_writing(f: &File) -> io::Result<()> {
     check(unsafe { libc::fcntl(f.as_raw_fd(), libc::F_SETLK, &l) })
 }
 
+/// Gives a signal its default effect, whoever handled it before.
+pub fn default_signal(signal: i32) {
+    // SAFETY: no handler of ours is involved; the default action needs no code of this process.
+    unsafe {
+        libc::signal(signal, libc::SIG_DFL);
+    }
+}
+
 /// Blocks `signals` for this thread and those it starts, and makes them readable.
 pub fn signal_fd(signals: &[i32]) -> io::Result<OwnedFd> {
     // SAFETY: the set is initialised by sigemptyset before it is used; signalfd returns a new

@@ -227,3 +227,56 @@ fn malformed_packets_are_dropped_and_counted_not_more() {
     assert_eq!(leaves(&e, 2, 1, &frame(1, 1, 9, IP)), [2], "a good one still passes");
     e.healthy(&[]);
 }
+
+#[test]
+fn polled_ports_forward_too() {
+    let mut e = Env::dummy(Daemon::Ours);
+    e.vsctl(
+        "add-br br0 -- set bridge br0 datapath-type=dummy fail-mode=secure \
+         -- add-port br0 p1 -- set Interface p1 type=dummy-pmd ofport_request=1 \
+         -- add-port br0 p2 -- set Interface p2 type=dummy-pmd ofport_request=2 options:n_rxq=2",
+    );
+    e.ofctl("add-flow br0 in_port=1,actions=2");
+    for n in 1..=5 {
+        send(&e, 1, &frame(1, n, 2, IP));
+    }
+    wait_until("all left", 10, || sent(&e, 2) == [0, 5]);
+    let flows = e.appctl("dpctl/dump-flows");
+    assert!(flows.contains("flow-dump from pmd on cpu core: "), "{flows}");
+    assert!(e.ofctl("dump-flows br0").contains("n_packets=5"));
+    let show = e.appctl("dpif/show");
+    assert!(show.contains("p2 2/2: (dummy-pmd: n_rxq=2, n_txq=1, numa_id=0)"), "{show}");
+    e.vsctl("del-port p1");
+    e.healthy(&["pmd", "numa"]);
+}
+
+#[test]
+fn a_chain_of_bridges_is_one_path() {
+    let mut e = normal(3);
+    // Several bridges at once, joined in a chain by patch ports: one megaflow, and counters along the chain.
+    for n in 1..=4 {
+        e.vsctl(&format!("add-br c{n} -- set bridge c{n} datapath_type=dummy"));
+        e.ofctl(&format!("add-flow c{n} actions=normal"));
+    }
+    for (a, b) in [("br0", "c1"), ("c1", "c2"), ("c2", "c3"), ("c3", "c4")] {
+        let (x, y) = (format!("{a}-{b}"), format!("{b}-{a}"));
+        e.vsctl(&format!(
+            "add-port {a} {x} -- set Interface {x} type=patch options:peer={y} \
+             -- add-port {b} {y} -- set Interface {y} type=patch options:peer={x}"
+        ));
+    }
+    e.vsctl("add-port c4 p9 -- set Interface p9 type=dummy ofport_request=9");
+    send(&e, 1, &frame(1, 1, 2, IP));
+    assert!(e.ofctl("dump-ports c4 p9").contains("tx pkts=1"), "{}", e.ofctl("dump-ports c4 p9"));
+    e.appctl("netdev-dummy/receive p9 'in_port(9),eth(src=50:54:00:00:00:02,dst=50:54:00:00:00:01),eth_type(0x1234)'");
+    assert!(sent(&e, 3)[0] == 1, "the answer comes straight back: {:?}", sent(&e, 3));
+    for n in 1..=4 {
+        assert!(e.ofctl(&format!("dump-flows c{n}")).contains("n_packets=2"), "bridge c{n}");
+    }
+    // A loop of patches ends at a limit, not never.
+    e.vsctl(
+        "add-port br0 l1 -- set Interface l1 type=patch options:peer=l2 -- add-port c4 l2 -- set Interface l2 type=patch options:peer=l1",
+    );
+    send(&e, 1, &frame(1, 7, 0xff, IP));
+    assert!(e.proc("daemon").running());
+}

@@ -319,3 +319,72 @@ fn a_restart_keeps_nothing_it_should_not() {
     lan.env.start(fv_testkit::Daemon::Ours, "");
     a.wait_ping("198.18.0.2", 15);
 }
+
+// UP-113: restarts under load.
+#[test]
+fn restarts_under_traffic() {
+    let mut lan = Lan::new();
+    let (a, _va) = lan.host(1, "");
+    let (_b, _vb) = lan.host(2, "");
+    a.wait_ping("198.18.0.2", 10);
+    let flood = a.command("ping -n -q -f -w 60 198.18.0.2");
+    lan.env.spawn("flood", &flood);
+    for round in 0..6 {
+        match round % 3 {
+            0 => {
+                lan.env.appctl("exit");
+                assert!(lan.env.proc("daemon").wait(10).is_some(), "it does not end");
+            }
+            1 => {
+                lan.env.appctl("exit --cleanup");
+                assert!(lan.env.proc("daemon").wait(10).is_some(), "it does not end");
+            }
+            _ => lan.env.proc("daemon").kill(),
+        }
+        lan.env.stop("daemon");
+        lan.env.start(fv_testkit::Daemon::Ours, "");
+        a.wait_ping("198.18.0.2", 15);
+    }
+    lan.env.stop("flood");
+    lan.env.healthy(&[]);
+}
+
+#[test]
+fn ports_come_and_go_under_traffic() {
+    let mut lan = Lan::new();
+    let (a, _va) = lan.host(1, "");
+    let (_b, _vb) = lan.host(2, "");
+    let ns = Netns::new();
+    let v = Veth::new(&ns, &["198.18.0.3/24"]);
+    a.wait_ping("198.18.0.2", 10);
+    let flood = a.command("ping -n -q -f -w 60 198.18.0.2");
+    lan.env.spawn("flood", &flood);
+    for round in 0..15 {
+        lan.add(v.outer(), if round % 2 == 0 { "" } else { "tag=3" });
+        if round % 2 == 0 {
+            ns.wait_ping("198.18.0.1", 10);
+        }
+        lan.env.vsctl(&format!("del-port {}", v.outer()));
+        lan.env.ofctl(&format!("add-flow {} priority=1,actions=normal", lan.bridge));
+        lan.env.ofctl(&format!("--strict del-flows {} priority=1", lan.bridge));
+    }
+    assert!(a.ping("198.18.0.2", 5));
+    assert_eq!(lan.env.appctl("dpctl/show").matches("port ").count(), 3);
+    lan.env.stop("flood");
+    lan.env.healthy(&[]);
+}
+
+#[test]
+fn a_tap_carries_frames_of_another_program() {
+    let mut lan = Lan::new();
+    let (a, _va) = lan.host(1, "");
+    let dev = unique("fvt");
+    lan.add(&dev, &format!("-- set Interface {dev} type=tap"));
+    let ns = Netns::new();
+    ip(&format!("link set {dev} netns {}", ns.name()));
+    ns.ip(&format!("addr add 198.18.0.8/24 dev {dev}"));
+    ns.ip(&format!("link set {dev} up"));
+    a.wait_ping("198.18.0.8", 15);
+    assert!(iperf(&mut lan, &a, &ns, "198.18.0.8", "") > 50.0);
+    lan.env.healthy(&[]);
+}

@@ -217,3 +217,34 @@ fn flow_restore_wait_holds_traffic_until_the_rules_are_there() {
     wait_until("the frame passes", 5, || e.ofctl("dump-ports br0 p2").contains("tx pkts=1"));
     assert!(e.ofctl("dump-flows br0").contains("actions=output:2"));
 }
+
+#[test]
+fn a_monitored_daemon_is_started_again_after_a_crash() {
+    use rustix::process::Signal;
+    let mut e = Env::new();
+    e.start_db();
+    e.vsctl("--no-wait add-br br0 -- set bridge br0 datapath_type=dummy");
+    let o = detached(&e, "--monitor");
+    assert!(o.ok(), "{o:?}");
+    let first = e.daemon_pid();
+    fv_testkit::signal(first, Signal::SEGV);
+    let pid =
+        || std::fs::read_to_string(e.path("ovs-vswitchd.pid")).unwrap_or_default().trim().parse().unwrap_or(first);
+    wait_until("another process", 20, || pid() != first);
+    wait_until("its bridge", 20, || e.run("ovs-appctl", "--timeout=5 ofproto/list").stdout.contains("br0"));
+    e.appctl("exit");
+    wait_until("the end of both", 15, || !e.path("ovs-vswitchd.pid").exists());
+}
+
+#[test]
+fn the_log_can_be_rotated() {
+    let mut e = Env::dummy(Daemon::Ours);
+    std::fs::rename(e.path("ovs-vswitchd.log"), e.path("old.log")).unwrap();
+    e.appctl("vlog/reopen");
+    e.appctl("vlog/set dbg");
+    e.add_dummy_bridge("br0", 1..=1);
+    wait_until("the new file", 5, || e.log().contains("br0"));
+    e.proc("daemon").signal(rustix::process::Signal::HUP);
+    e.vsctl("del-br br0");
+    assert!(e.proc("daemon").running(), "a hang-up must not end it");
+}

@@ -62,6 +62,9 @@ impl Daemon {
         if let Some(p) = options.pidfile.as_ref().filter(|_| !options.overwrite_pidfile) {
             pidfile::check(p)?;
         }
+        // The runtime's handlers return once from a fault that somebody else sent: then the process
+        // would live on, where a monitor, or a script, expects its end.
+        [libc::SIGSEGV, libc::SIGBUS].into_iter().for_each(crate::sys::default_signal);
         let mut notify = None;
         if options.detach {
             notify = Some(fork::detach()?);

@@ -1,0 +1,171 @@
+//! A controller of a few lines, to which the switch connects: it comes, goes, and stays silent.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::time::Duration;
+
+use fv_testkit::{Daemon, Env, wait_until};
+
+const FRAME: &str = "in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x1234)";
+const HELLO: u8 = 0;
+const ECHO_REQUEST: u8 = 2;
+const ECHO_REPLY: u8 = 3;
+const FEATURES_REQUEST: u8 = 5;
+const FEATURES_REPLY: u8 = 6;
+const PACKET_IN: u8 = 10;
+const FLOW_MOD: u8 = 14;
+const VERSION: u8 = 4;
+
+struct Peer(TcpStream);
+
+impl Peer {
+    fn accept(l: &TcpListener) -> Peer {
+        let (s, _) = l.accept().expect("a connection");
+        s.set_read_timeout(Some(Duration::from_secs(15))).expect("timeout");
+        let mut p = Peer(s);
+        p.send(HELLO, 1, &[]);
+        p
+    }
+
+    fn send(&mut self, kind: u8, xid: u32, body: &[u8]) {
+        let mut m = vec![VERSION, kind];
+        m.extend_from_slice(&u16::try_from(8 + body.len()).expect("short").to_be_bytes());
+        m.extend_from_slice(&xid.to_be_bytes());
+        m.extend_from_slice(body);
+        self.0.write_all(&m).expect("sent");
+    }
+
+    /// The next message: type, transaction id, body.
+    fn recv(&mut self) -> (u8, u32, Vec<u8>) {
+        let mut h = [0; 8];
+        self.0.read_exact(&mut h).expect("a message");
+        let len = usize::from(u16::from_be_bytes([h[2], h[3]]));
+        let mut body = vec![0; len.saturating_sub(8)];
+        self.0.read_exact(&mut body).expect("its body");
+        (h[1], u32::from_be_bytes([h[4], h[5], h[6], h[7]]), body)
+    }
+
+    /// Answers echo requests until a message of that type comes.
+    fn until(&mut self, kind: u8) -> Vec<u8> {
+        loop {
+            let (k, xid, body) = self.recv();
+            if k == kind {
+                return body;
+            }
+            if k == ECHO_REQUEST {
+                self.send(ECHO_REPLY, xid, &body);
+            }
+        }
+    }
+}
+
+fn setup(fail_mode: &str, probe_ms: u32) -> (Env, TcpListener, String) {
+    let e = Env::dummy(Daemon::Ours);
+    e.add_dummy_bridge("br0", 1..=2);
+    let l = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let target = format!("tcp:127.0.0.1:{}", l.local_addr().expect("address").port());
+    e.vsctl(&format!(
+        "set-fail-mode br0 {fail_mode} -- set-controller br0 {target} -- \
+         set Controller br0 inactivity_probe={probe_ms} max_backoff=1000"
+    ));
+    (e, l, target)
+}
+
+fn connected(e: &Env) -> bool {
+    e.vsctl("--bare --columns=is_connected --no-headings list Controller").trim() == "true"
+}
+
+fn frame_leaves(e: &Env) -> bool {
+    let before = e.ofctl("dump-ports br0 p2");
+    e.appctl(&format!("netdev-dummy/receive p1 '{FRAME}'"));
+    e.ofctl("dump-ports br0 p2") != before
+}
+
+#[test]
+fn a_controller_programs_the_switch_and_hears_from_it() {
+    let (mut e, l, _) = setup("secure", 5000);
+    let mut c = Peer::accept(&l);
+    c.until(HELLO);
+    c.send(FEATURES_REQUEST, 7, &[]);
+    let features = c.until(FEATURES_REPLY);
+    assert_eq!(features.len(), 24);
+    wait_until("the row says connected", 10, || connected(&e));
+    let role = e.vsctl("--bare --columns=role --no-headings list Controller");
+    assert_eq!(role.trim(), "other");
+
+    // A rule that matches everything and sends to the controller.
+    let mut fm = vec![0; 16];
+    fm.extend([0, 0, 0, 0, 0, 0, 0x80, 0]);
+    fm.extend([0xff; 12]);
+    fm.extend([0, 0, 0, 0]);
+    fm.extend([0, 1, 0, 4, 0, 0, 0, 0]);
+    fm.extend([0, 4, 0, 24, 0, 0, 0, 0]);
+    fm.extend([0, 0, 0, 16, 0xff, 0xff, 0xff, 0xfd, 0xff, 0xff, 0, 0, 0, 0, 0, 0]);
+    c.send(FLOW_MOD, 8, &fm);
+    wait_until("the rule", 5, || e.ofctl("dump-flows br0").contains("actions=CONTROLLER:65535"));
+    e.appctl(&format!("netdev-dummy/receive p1 '{FRAME}'"));
+    let packet_in = c.until(PACKET_IN);
+    assert!(packet_in.windows(6).any(|w| w == [0x50, 0x54, 0, 0, 0, 1]), "{packet_in:x?}");
+    e.healthy(&["connection"]);
+}
+
+#[test]
+fn without_its_controller_a_standalone_bridge_forwards_by_itself() {
+    let (mut e, l, _) = setup("standalone", 1000);
+    let mut c = Peer::accept(&l);
+    c.until(HELLO);
+    c.send(FEATURES_REQUEST, 7, &[]);
+    c.until(FEATURES_REPLY);
+    wait_until("connected", 10, || connected(&e));
+    assert!(!frame_leaves(&e), "the controller has not said anything");
+    drop(c);
+    drop(l);
+    wait_until("disconnected", 10, || !connected(&e));
+    wait_until("it forwards by itself", 30, || frame_leaves(&e));
+    e.healthy(&["connection", "forwarding", "fail"]);
+}
+
+#[test]
+fn a_silent_controller_is_given_up_and_tried_again() {
+    let (mut e, l, _) = setup("secure", 1000);
+    let mut c = Peer::accept(&l);
+    c.until(HELLO);
+    // Echo requests stay without an answer: the switch closes and connects again.
+    let mut rest = Vec::new();
+    let _ = c.0.read_to_end(&mut rest);
+    let mut again = Peer::accept(&l);
+    again.until(HELLO);
+    assert!(!frame_leaves(&e), "secure: nothing is forwarded meanwhile");
+    e.healthy(&["connection", "no response", "inactivity"]);
+}
+
+#[test]
+fn rules_of_a_secure_bridge_outlive_its_controller() {
+    let (mut e, l, target) = setup("secure", 5000);
+    let mut c = Peer::accept(&l);
+    c.until(HELLO);
+    e.ofctl("add-flow br0 in_port=1,actions=2");
+    assert!(frame_leaves(&e));
+    drop(c);
+    drop(l);
+    wait_until("disconnected", 10, || !connected(&e));
+    assert!(frame_leaves(&e));
+    assert!(e.vsctl("get-controller br0").contains(&target));
+    e.healthy(&["connection"]);
+}
+
+#[test]
+fn garbage_from_a_controller_costs_its_connection_only() {
+    let (mut e, l, _) = setup("secure", 5000);
+    for junk in
+        [vec![0xff; 64], vec![4, 0, 0, 4, 0, 0, 0, 1], vec![9, 0, 0, 8, 0, 0, 0, 1], vec![4, 14, 0xff, 0xff, 0, 0]]
+    {
+        let (mut s, _) = l.accept().expect("a connection");
+        let _ = s.write_all(&junk);
+        let _ = s.shutdown(std::net::Shutdown::Write);
+        let _ = s.set_read_timeout(Some(Duration::from_secs(10)));
+        let _ = s.read_to_end(&mut Vec::new());
+    }
+    assert!(e.ofctl("show br0").contains("1(p1)"));
+    assert!(e.proc("daemon").running());
+}
