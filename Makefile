@@ -1,5 +1,7 @@
 # Two commands matter: `make demo` and `make test`. Both install what they need (Debian, as root).
 .PHONY: build demo test deps clean
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+
 build:
 	cargo build --release --bin ferroviad --bin ferrovia
 
@@ -7,7 +9,7 @@ deps:
 	sh scripts/deps.sh
 
 demo: deps build
-	target/release/ferrovia demo
+	$(TARGET)/release/ferrovia demo
 
 test: deps
 	cargo xtask ci

@@ -25,7 +25,7 @@ fn rules(e: &Env, of: &str) -> Vec<String> {
 #[test]
 fn rules_are_added_changed_and_deleted_strictly_and_loosely() {
     let mut e = env();
-    for of in ["OpenFlow10", "OpenFlow13", "OpenFlow14"] {
+    for of in ["OpenFlow10", "OpenFlow13", "OpenFlow15"] {
         e.ofctl(&format!("-O {of} del-flows br0"));
         let ofctl = |line: &str| e.ofctl(&format!("-O {of} {line}"));
         ofctl("add-flow br0 priority=10,in_port=1,tcp,tp_dst=80,actions=2");
@@ -63,7 +63,7 @@ fn counters_are_exact_in_every_version() {
     for _ in 0..10 {
         send(&e);
     }
-    for of in ["OpenFlow10", "OpenFlow13", "OpenFlow14"] {
+    for of in ["OpenFlow10", "OpenFlow13", "OpenFlow15"] {
         let text = e.ofctl(&format!("-O {of} dump-flows br0"));
         assert_eq!(text.matches("n_packets=10, n_bytes=540,").count(), 2, "{of}: {text}");
         let agg = e.ofctl(&format!("-O {of} dump-aggregate br0 table=5"));
