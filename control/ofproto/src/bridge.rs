@@ -1,5 +1,6 @@
 //! One bridge: its tables, ports and settings. Owned by control's thread.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
@@ -91,6 +92,8 @@ pub struct Ofproto {
     fail_open: Option<RuleRef>,
     pub(crate) conns: Conns,
     pub(crate) next_port: u32,
+    /// Flows looked at since the turn last asked, so that a message counts for what it costs.
+    pub(crate) looked_at: Cell<usize>,
 }
 
 impl Ofproto {
@@ -113,6 +116,7 @@ impl Ofproto {
             fail_open: None,
             conns: Conns::default(),
             next_port: 0,
+            looked_at: Cell::new(0),
             settings: Settings::default(),
         };
         o.apply_settings(settings);

@@ -46,19 +46,19 @@ impl Dump {
 }
 
 impl Connection {
-    /// Goes on with the reply under way; true when it is complete.
+    /// Adds one message to the reply under way, if the peer reads; false if there was nothing to do.
     pub(crate) fn continue_dump(&mut self) -> bool {
-        while self.output().len() < TX_HIGH && self.closed().is_none() {
-            let Some(d) = &mut self.dump else { return true };
-            let part = d.next_part();
-            let (xid, done) = (d.xid, d.rules.peek().is_none());
-            self.reply(xid, part);
-            if done {
-                self.dump = None;
-                return true;
-            }
+        if self.output().len() >= TX_HIGH || self.closed().is_some() {
+            return false;
         }
-        self.dump.is_none()
+        let Some(d) = &mut self.dump else { return false };
+        let part = d.next_part();
+        let (xid, done) = (d.xid, d.rules.peek().is_none());
+        if done {
+            self.dump = None;
+        }
+        self.reply(xid, part);
+        true
     }
 }
 

@@ -53,6 +53,7 @@ impl Ofproto {
             match c.strict {
                 Some(p) => found.extend(t.cls.find_exactly(c.match_, i32::from(p), version).filter(|r| c.admits(r))),
                 None => {
+                    self.looked_at.set(self.looked_at.get().saturating_add(t.cls.len()));
                     let rules = t.cls.rules_within(c.match_, version);
                     found.extend(rules.into_iter().filter(|r| c.admits(r)));
                 }

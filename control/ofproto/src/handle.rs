@@ -97,6 +97,8 @@ impl Ofproto {
                 reject_secondary(c)?;
                 self.table_mod(&t)
             }
+            // Nobody would read the answer.
+            Body::MultipartRequest(_) if c.is_gone() => Ok(()),
             Body::MultipartRequest(r) => self.multipart(c, xid, r, now, host),
             Body::RoleRequest(r) => {
                 let reply = self.conns.request_role(c, &r)?;

@@ -9,6 +9,10 @@ use crate::packet_in::PacketInJob;
 
 /// Messages of one connection before the next one has its turn.
 const PORTION: usize = 16;
+/// Flows whose looking at costs about as much as a message.
+const FLOWS_PER_MESSAGE: usize = 256;
+/// What one message of a long reply costs, in ordinary messages.
+const PART_COST: usize = 8;
 
 /// What is left to do after a turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -20,26 +24,29 @@ pub struct Turn {
 }
 
 impl Ofproto {
-    /// Serves at most `budget` messages of all connections together, expires flows, and publishes what
-    /// changed.
+    /// Serves about `budget` messages of all connections together, or fewer long ones; expires flows,
+    /// and publishes what changed.
     pub fn turn(&mut self, now: Nanos, budget: usize, host: &mut dyn Host) -> Turn {
         let garbage = self.collect_garbage();
         let mut left = budget;
         let n = self.conns.len();
-        let start = self.conns.turn;
-        self.conns.turn = if n == 0 { 0 } else { (start + 1) % n };
-        let mut busy = true;
-        while busy && left > 0 {
-            busy = false;
-            for i in (0..n).map(|i| (start + i) % n) {
-                let Some(mut c) = self.conns.take(i) else { continue };
-                let served = self.serve(&mut c, PORTION.min(left), now, host);
-                left -= served;
-                busy |= served > 0;
-                self.conns.put_back(i, c);
+        let mut at = self.conns.turn.checked_rem(n).unwrap_or(0);
+        let mut idle_in_a_row = 0;
+        while idle_in_a_row < n && left > 0 {
+            idle_in_a_row += 1;
+            if let Some(mut c) = self.conns.take(at) {
+                let cost = self.serve(&mut c, PORTION.min(left), now, host);
+                if cost > 0 {
+                    idle_in_a_row = 0;
+                }
+                left = left.saturating_sub(cost);
+                self.conns.put_back(at, c);
                 self.conns.deliver();
             }
+            at = (at + 1) % n;
         }
+        // Whom the budget did not reach comes first next time.
+        self.conns.turn = at;
         self.commit(host);
         let next = self.expire(now, host);
         let tick = self.tick(now);
@@ -51,17 +58,15 @@ impl Ofproto {
         Turn { more, next: [next, tick].into_iter().flatten().min() }
     }
 
+    /// What it cost, in messages.
     fn serve(&mut self, c: &mut Connection, portion: usize, now: Nanos, host: &mut dyn Host) -> usize {
-        let mut n = 0;
-        if c.dump.is_some() {
-            c.continue_dump();
-        }
-        while n < portion {
+        let mut cost = if c.continue_dump() { PART_COST } else { 0 };
+        while cost < portion {
             let Some(m) = c.next_message(now) else { break };
             self.handle(c, m, now, host);
-            n += 1;
+            cost += 1 + self.looked_at.take() / FLOWS_PER_MESSAGE;
         }
-        n
+        cost
     }
 
     fn tick(&mut self, now: Nanos) -> Option<Nanos> {

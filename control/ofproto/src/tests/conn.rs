@@ -338,6 +338,47 @@ fn long_dumps_come_in_parts() {
     assert!(b.len() > 5);
 }
 
+fn net_with_flows(n_flows: u32) -> Net {
+    let mut n = Net::new();
+    for i in 0..n_flows {
+        let fm = FlowMod { match_: on_port(i), table: 0, actions: output(1), ..FlowMod::default() };
+        n.o.flow_mod(n.now, &fm).unwrap();
+    }
+    n
+}
+
+fn ask_all(request: fn(Box<FlowStatsRequest>) -> Request) -> Body {
+    Body::MultipartRequest(Multipart { more: false, body: request(Box::default()) })
+}
+
+#[test]
+fn nothing_is_made_for_a_peer_that_left() {
+    let mut n = net_with_flows(5000);
+    let v = Version::V13;
+    let id = n.open(Kind::Service, v);
+    (0..300).for_each(|_| n.send(id, v, ask_all(Request::Flow)));
+    n.send(id, v, add_flow(9000));
+    n.o.disconnect(id);
+    n.o.turn(n.now, 400, &mut n.host);
+    assert_eq!(n.o.tables().flow_count(), 5001, "what changes something is still carried out");
+}
+
+#[test]
+fn costly_requests_leave_time_for_others() {
+    let mut n = net_with_flows(5000);
+    let v = Version::V13;
+    for request in [Request::Flow, Request::Aggregate] {
+        let (costly, other) = (n.open(Kind::Service, v), n.open(Kind::Service, v));
+        (0..100).for_each(|_| n.send(costly, v, ask_all(request)));
+        n.send(other, v, Body::BarrierRequest);
+        assert!(n.o.turn(n.now, 100, &mut n.host).more);
+        assert!(n.read(costly).len() < 20);
+        assert!(matches!(n.read(other)[..], [Message { body: Body::BarrierReply, .. }]));
+        n.o.disconnect(costly);
+        n.turn();
+    }
+}
+
 #[test]
 fn roles() {
     let mut n = Net::new();
