@@ -140,6 +140,8 @@ impl Ofproto {
                 c.controller_id = id;
                 Ok(())
             }
+            // The model has neither groups nor meters.
+            Body::GroupMod(_) | Body::MeterMod(_) | Body::QueueConfigRequest(_) => Err(OfError::BrcBadType),
             Body::CtFlushZone(_) => Err(OfError::BrcBadSubtype),
             Body::FeaturesReply(_)
             | Body::GetConfigReply(_)
@@ -152,6 +154,7 @@ impl Ofproto {
             | Body::MultipartReply(_)
             | Body::RoleReply(_)
             | Body::RoleStatus(_)
+            | Body::QueueConfigReply(..)
             | Body::GetAsyncReply(_) => Err(OfError::BrcBadType),
         }
     }
@@ -253,6 +256,13 @@ impl Ofproto {
                 Reply::TableFeatures(all)
             }
             Request::TableFeatures(_) => return Err(OfError::TffcEperm),
+            Request::Group(_)
+            | Request::GroupDesc(_)
+            | Request::GroupFeatures
+            | Request::Meter(_)
+            | Request::MeterConfig(_)
+            | Request::MeterFeatures
+            | Request::QueueDesc { .. } => return Err(OfError::BrcBadStat),
             Request::TableDesc => Reply::TableDesc(
                 self.tables
                     .visible()

@@ -69,8 +69,8 @@ fn check_known(head: &[u8], version: Version) -> Result<(), OfError> {
     let known = match version {
         Version::V10 => kind <= 11,
         Version::V11 => matches!(kind, 0..=10 | 13..=24),
-        Version::V15 => matches!(kind, 0 | 15..=25 | 28 | 29),
-        _ => matches!(kind, 0 | 15..=25),
+        Version::V15 => matches!(kind, 0..=10 | 13..=25 | 28 | 29),
+        _ => matches!(kind, 0..=10 | 13..=25),
     };
     if known { Ok(()) } else { Err(OfError::BacBadType) }
 }
@@ -99,8 +99,8 @@ fn fixed_len(version: Version, kind: u16) -> Option<usize> {
     Some(match (version, kind) {
         (Version::V10, 0) => 8,
         (Version::V10, 4 | 5 | 11) => 16,
-        (Version::V11, 3 | 4) => 16,
         (Version::V10, _) => 8,
+        (_, 3 | 4) => 16,
         (_, 0) => 16,
         (Version::V12 | Version::V13 | Version::V14 | Version::V15, 25 | 28) => return None,
         _ => 8,
@@ -189,7 +189,8 @@ fn v12(kind: u16, b: &mut Reader<'_>, cx: Cx) -> Result<Action, OfError> {
             reg_move(b, n_bits, src_ofs, dst_ofs)
         }
         29 if cx.version >= Version::V15 => Ok(Action::Meter(b.u32()?)),
-        _ => common(kind, b),
+        // What 1.1 did with actions of their own still works.
+        _ => v11(kind, b),
     }
 }
 

@@ -72,17 +72,24 @@ impl RawHeader {
         let unknown = if action { OfError::BacBadSetType } else { OfError::BmcBadField };
         let f = Field::by_header(self.id).ok_or(unknown)?;
         let n = if self.has_mask { 2 * f.n_bytes() } else { f.n_bytes() };
-        if n == self.payload { Ok(f) } else { Err(unknown) }
+        match n == self.payload {
+            true => Ok(f),
+            false if action && self.payload != 0 => Err(OfError::BacBadSetLen),
+            false => Err(unknown),
+        }
     }
 }
 
 /// Takes a header that stands alone, as the operand of an action: no mask, no value.
 pub(crate) fn pull_header(r: &mut Reader<'_>) -> Result<Field, OfError> {
-    let h = RawHeader::pull(r).map_err(|_| OfError::BacBadSetLen)?;
+    if r.len() < 4 {
+        return Err(OfError::BacBadSetLen);
+    }
+    let h = RawHeader::pull(r).map_err(|_| OfError::BacBadSetType)?;
     if h.has_mask {
         return Err(OfError::BacBadSetMask);
     }
-    h.field(true)
+    h.field(true).map_err(|_| OfError::BacBadSetType)
 }
 
 /// Takes a header of a list of fields (table features): the field and its mask bit, or None if it is

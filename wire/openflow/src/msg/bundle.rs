@@ -82,7 +82,10 @@ impl BundleControl {
 impl BundleAdd {
     /// What may be in a bundle: changes of flows, groups and ports, and packet-outs.
     fn is_bundlable(body: &Body) -> bool {
-        matches!(body, Body::FlowMod(_) | Body::NxFlowMod(_) | Body::PortMod(_) | Body::PacketOut(_))
+        matches!(
+            body,
+            Body::FlowMod(_) | Body::NxFlowMod(_) | Body::GroupMod(_) | Body::PortMod(_) | Body::PacketOut(_)
+        )
     }
 
     pub(crate) fn decode(v: Version, r: &mut Reader<'_>, cx: &DecodeCx) -> Result<BundleAdd, OfError> {

@@ -59,17 +59,21 @@ pub(crate) mod t {
     pub const PORT_STATUS: u8 = 12;
     pub const PACKET_OUT: u8 = 13;
     pub const FLOW_MOD: u8 = 14;
+    pub const GROUP_MOD: u8 = 15;
     pub const PORT_MOD: u8 = 16;
     pub const TABLE_MOD: u8 = 17;
     pub const MULTIPART_REQUEST: u8 = 18;
     pub const MULTIPART_REPLY: u8 = 19;
     pub const BARRIER_REQUEST: u8 = 20;
     pub const BARRIER_REPLY: u8 = 21;
+    pub const QUEUE_GET_CONFIG_REQUEST: u8 = 22;
+    pub const QUEUE_GET_CONFIG_REPLY: u8 = 23;
     pub const ROLE_REQUEST: u8 = 24;
     pub const ROLE_REPLY: u8 = 25;
     pub const GET_ASYNC_REQUEST: u8 = 26;
     pub const GET_ASYNC_REPLY: u8 = 27;
     pub const SET_ASYNC: u8 = 28;
+    pub const METER_MOD: u8 = 29;
     pub const ROLE_STATUS: u8 = 30;
     pub const BUNDLE_CONTROL: u8 = 33;
     pub const BUNDLE_ADD: u8 = 34;
@@ -92,6 +96,7 @@ pub(crate) mod nxt {
     pub const RESUME: u32 = 28;
     pub const CT_FLUSH_ZONE: u32 = 29;
     pub const PACKET_IN2: u32 = 30;
+    pub const GROUP_MOD: u32 = 31;
 }
 
 /// Subtypes of the Open Networking Foundation's extensions for 1.3.
@@ -106,9 +111,8 @@ fn to_v11(version: Version, kind: u8) -> Option<u8> {
     Some(match (version, kind) {
         (Version::V10, 0..=14) => kind,
         (Version::V10, 15) => t::PORT_MOD,
-        (Version::V10, 16..=19) => kind + 2,
+        (Version::V10, 16..=21) => kind + 2,
         (Version::V10, _) => return None,
-        (_, 15) => return None,
         _ => kind,
     })
 }
@@ -116,7 +120,7 @@ fn to_v11(version: Version, kind: u8) -> Option<u8> {
 fn from_v11(version: Version, kind: u8) -> u8 {
     match (version, kind) {
         (Version::V10, t::PORT_MOD) => 15,
-        (Version::V10, 18..=21) => kind - 2,
+        (Version::V10, 18..=23) => kind - 2,
         _ => kind,
     }
 }
@@ -182,6 +186,14 @@ fn standard(kind: u8, v: Version, r: &mut Reader<'_>, cx: &DecodeCx) -> Result<B
         t::FLOW_MOD => Body::FlowMod(Box::new(FlowMod::decode(v, r, cx)?)),
         t::PORT_MOD => Body::PortMod(PortMod::decode(v, r)?),
         t::TABLE_MOD if v >= Version::V11 => Body::TableMod(TableMod::decode(v, r)?),
+        t::GROUP_MOD if v >= Version::V15 => Body::GroupMod(Box::new(GroupMod::decode15(v, r)?)),
+        t::GROUP_MOD if v >= Version::V11 => Body::GroupMod(Box::new(GroupMod::decode11(v, r)?)),
+        t::METER_MOD if v >= Version::V13 => Body::MeterMod(MeterMod::decode(r)?),
+        t::QUEUE_GET_CONFIG_REQUEST if v < Version::V14 => Body::QueueConfigRequest(queue::decode_request(v, r)?),
+        t::QUEUE_GET_CONFIG_REPLY if v < Version::V14 => {
+            let (port, queues) = queue::decode_reply(v, r)?;
+            Body::QueueConfigReply(port, queues)
+        }
         t::MULTIPART_REQUEST => Body::MultipartRequest(Multipart::<Request>::decode(v, r)?),
         t::MULTIPART_REPLY => Body::MultipartReply(Multipart::<Reply>::decode(v, r)?),
         t::BARRIER_REQUEST => Body::BarrierRequest,
@@ -230,6 +242,7 @@ fn nicira(subtype: u32, v: Version, r: &mut Reader<'_>, cx: &DecodeCx) -> Result
         nxt::PACKET_IN => Body::NxPacketIn(PacketInFormat::Nxt, Box::new(PacketIn::decode_nxt(r)?)),
         nxt::PACKET_IN2 => Body::NxPacketIn(PacketInFormat::Nxt2, Box::new(PacketIn::decode_nxt2(r)?)),
         nxt::RESUME => Body::Resume(Box::new(Resume { packet_in: PacketIn::decode_nxt2(r)? })),
+        nxt::GROUP_MOD if v == Version::V10 => Body::GroupMod(Box::new(GroupMod::decode15(v, r)?)),
         nxt::FLOW_AGE => Body::FlowAge,
         nxt::SET_ASYNC_CONFIG => Body::SetAsync(AsyncConfig::decode_fixed(r)?),
         nxt::SET_ASYNC_CONFIG2 => Body::SetAsync(AsyncConfig::decode_props(r)?),
@@ -335,6 +348,33 @@ fn encode_body(out: &mut Vec<u8>, body: &Body, v: Version) -> Result<u8, EncodeE
             m.encode(out, v);
             t::TABLE_MOD
         }
+        Body::GroupMod(m) if v == Version::V10 => {
+            vendor_header(out, vendor::NX, nxt::GROUP_MOD);
+            m.encode15(out, v);
+            t::EXPERIMENTER
+        }
+        Body::GroupMod(m) => {
+            if v >= Version::V15 {
+                m.encode15(out, v)
+            } else {
+                m.encode11(out, v)
+            }
+            t::GROUP_MOD
+        }
+        Body::MeterMod(m) => {
+            since(Version::V13)?;
+            m.encode(out);
+            t::METER_MOD
+        }
+        Body::QueueConfigRequest(port) if v < Version::V14 => {
+            queue::encode_request(*port, out, v);
+            t::QUEUE_GET_CONFIG_REQUEST
+        }
+        Body::QueueConfigReply(port, queues) if v < Version::V14 => {
+            queue::encode_reply(*port, queues, out, v);
+            t::QUEUE_GET_CONFIG_REPLY
+        }
+        Body::QueueConfigRequest(_) | Body::QueueConfigReply(..) => return Err(EncodeError::Version(v)),
         Body::MultipartRequest(m) => {
             m.encode(out, v)?;
             t::MULTIPART_REQUEST

@@ -7,10 +7,14 @@ pub mod bundle;
 pub mod codec;
 pub mod flow;
 mod flow_codec;
+pub mod group;
+mod group_codec;
+pub mod meter;
 mod oxs;
 pub mod packet;
 mod packet_codec;
 pub mod port;
+pub mod queue;
 pub mod session;
 pub mod stats;
 pub mod table;
@@ -19,8 +23,11 @@ mod table_codec;
 pub use bundle::{BundleAdd, BundleControl, BundleControlKind};
 pub use codec::{DecodeCx, EncodeError, HEADER_LEN, RawHeader};
 pub use flow::{FlowMod, FlowModCommand, FlowModFlags, FlowRemoved, FlowRemovedReason, PacketInFormat};
+pub use group::{Bucket, GroupCommand, GroupDesc, GroupFeatures, GroupMod, GroupProps, GroupStats, GroupType};
+pub use meter::{Band, BandKind, MeterCommand, MeterConfig, MeterFeatures, MeterFlags, MeterMod, MeterStats};
 pub use packet::{PacketIn, PacketOut, Resume};
 pub use port::{Port, PortMod, PortReason, PortStatus};
+pub use queue::QueueDesc;
 pub use session::{
     AsyncConfig, Capabilities, Config, ErrorMsg, Features, FragHandling, Hello, Role, RoleMsg, RoleStatus,
 };
@@ -28,6 +35,7 @@ pub use stats::{Multipart, Reply, Request};
 pub use table::{TableDesc, TableFeatures, TableMod};
 
 use crate::version::Version;
+use fv_core::OfPort;
 
 /// A whole message.
 #[derive(Clone, PartialEq, Debug)]
@@ -66,6 +74,13 @@ pub enum Body {
     PortStatus(Box<PortStatus>),
     PortMod(PortMod),
     TableMod(TableMod),
+    /// In OpenFlow 1.0, Nicira's form.
+    GroupMod(Box<GroupMod>),
+    /// OpenFlow 1.3+.
+    MeterMod(MeterMod),
+    /// Before OpenFlow 1.4; later it is a multipart request.
+    QueueConfigRequest(OfPort),
+    QueueConfigReply(OfPort, Vec<QueueDesc>),
 
     /// One part of a request; see [`Multipart::more`].
     MultipartRequest(Multipart<Request>),
@@ -126,6 +141,10 @@ impl Body {
             Body::PortStatus(_) => "OFPT_PORT_STATUS",
             Body::PortMod(_) => "OFPT_PORT_MOD",
             Body::TableMod(_) => "OFPT_TABLE_MOD",
+            Body::GroupMod(_) => "OFPT_GROUP_MOD",
+            Body::MeterMod(_) => "OFPT_METER_MOD",
+            Body::QueueConfigRequest(_) => "OFPT_QUEUE_GET_CONFIG_REQUEST",
+            Body::QueueConfigReply(..) => "OFPT_QUEUE_GET_CONFIG_REPLY",
             Body::MultipartRequest(m) => m.body.name(),
             Body::MultipartReply(m) => m.body.name(),
             Body::RoleRequest(_) => "OFPT_ROLE_REQUEST",
@@ -158,6 +177,13 @@ impl Request {
             Request::PortDesc(_) => "OFPST_PORT_DESC",
             Request::TableFeatures(_) => "OFPST_TABLE_FEATURES",
             Request::TableDesc => "OFPST_TABLE_DESC",
+            Request::Group(_) => "OFPST_GROUP",
+            Request::GroupDesc(_) => "OFPST_GROUP_DESC",
+            Request::GroupFeatures => "OFPST_GROUP_FEATURES",
+            Request::Meter(_) => "OFPST_METER",
+            Request::MeterConfig(_) => "OFPST_METER_CONFIG",
+            Request::MeterFeatures => "OFPST_METER_FEATURES",
+            Request::QueueDesc { .. } => "OFPST_QUEUE_DESC",
             Request::NxFlow(_) => "NXST_FLOW",
             Request::NxAggregate(_) => "NXST_AGGREGATE",
         }
@@ -176,6 +202,13 @@ impl Reply {
             Reply::PortDesc(_) => "OFPST_PORT_DESC",
             Reply::TableFeatures(_) => "OFPST_TABLE_FEATURES",
             Reply::TableDesc(_) => "OFPST_TABLE_DESC",
+            Reply::Group(_) => "OFPST_GROUP",
+            Reply::GroupDesc(_) => "OFPST_GROUP_DESC",
+            Reply::GroupFeatures(_) => "OFPST_GROUP_FEATURES",
+            Reply::Meter(_) => "OFPST_METER",
+            Reply::MeterConfig(_) => "OFPST_METER_CONFIG",
+            Reply::MeterFeatures(_) => "OFPST_METER_FEATURES",
+            Reply::QueueDesc(_) => "OFPST_QUEUE_DESC",
             Reply::NxFlow(_) => "NXST_FLOW",
             Reply::NxAggregate(_) => "NXST_AGGREGATE",
         }

@@ -2,7 +2,10 @@
 
 use super::codec::EncodeError;
 use super::flow::{AggregateStats, FlowStats, FlowStatsRequest};
+use super::group::{GROUP_ALL, GroupDesc, GroupFeatures, GroupStats};
+use super::meter::{MeterConfig, MeterFeatures, MeterStats};
 use super::port::{Port, PortStats, QueueStats, pull_port};
+use super::queue::QueueDesc;
 use super::table::{TableDesc, TableFeatures, TableStats};
 use crate::error::OfError;
 use crate::vendor;
@@ -34,6 +37,20 @@ pub enum Request {
     /// An empty list asks; a list with entries wants to set.
     TableFeatures(Vec<TableFeatures>),
     TableDesc,
+    /// A group or [`GROUP_ALL`].
+    Group(u32),
+    /// Which group can be said in OpenFlow 1.5 and Nicira's form alone.
+    GroupDesc(u32),
+    GroupFeatures,
+    /// A meter or [`super::meter::METER_ALL`].
+    Meter(u32),
+    MeterConfig(u32),
+    MeterFeatures,
+    /// OpenFlow 1.4+.
+    QueueDesc {
+        port: OfPort,
+        queue: u32,
+    },
     /// Nicira's forms of Flow and Aggregate (OpenFlow 1.0).
     NxFlow(Box<FlowStatsRequest>),
     NxAggregate(Box<FlowStatsRequest>),
@@ -51,6 +68,13 @@ pub enum Reply {
     PortDesc(Vec<Port>),
     TableFeatures(Vec<TableFeatures>),
     TableDesc(Vec<TableDesc>),
+    Group(Vec<GroupStats>),
+    GroupDesc(Vec<GroupDesc>),
+    GroupFeatures(GroupFeatures),
+    Meter(Vec<MeterStats>),
+    MeterConfig(Vec<MeterConfig>),
+    MeterFeatures(MeterFeatures),
+    QueueDesc(Vec<QueueDesc>),
     NxFlow(Vec<FlowStats>),
     NxAggregate(AggregateStats),
 }
@@ -76,15 +100,25 @@ mod mp {
     pub const TABLE: u16 = 3;
     pub const PORT: u16 = 4;
     pub const QUEUE: u16 = 5;
+    pub const GROUP: u16 = 6;
+    pub const GROUP_DESC: u16 = 7;
+    pub const GROUP_FEATURES: u16 = 8;
+    pub const METER: u16 = 9;
+    pub const METER_CONFIG: u16 = 10;
+    pub const METER_FEATURES: u16 = 11;
     pub const TABLE_FEATURES: u16 = 12;
     pub const PORT_DESC: u16 = 13;
     pub const TABLE_DESC: u16 = 14;
+    pub const QUEUE_DESC: u16 = 15;
     pub const EXPERIMENTER: u16 = 0xffff;
 }
 
-/// Nicira's statistics: flow, aggregate.
+/// Nicira's statistics; those of groups are OpenFlow 1.0's.
 const NXST_FLOW: u32 = 0;
 const NXST_AGGREGATE: u32 = 1;
+const NXST_GROUP: u32 = 7;
+const NXST_GROUP_DESC: u32 = 8;
+const NXST_GROUP_FEATURES: u32 = 9;
 /// The MORE flag.
 const MORE: u16 = 1;
 /// Largest body of one part.
@@ -152,6 +186,19 @@ impl Multipart<Request> {
             Kind::Std(mp::PORT_DESC) => Request::PortDesc(OfPort::NONE),
             Kind::Std(mp::TABLE_FEATURES) if v >= Version::V13 => Request::TableFeatures(table_features(v, r)?),
             Kind::Std(mp::TABLE_DESC) if v >= Version::V14 => Request::TableDesc,
+            Kind::Std(mp::GROUP) if v >= Version::V11 => Request::Group(id(r)?),
+            Kind::Std(mp::GROUP_DESC) if v >= Version::V15 => Request::GroupDesc(id(r)?),
+            Kind::Std(mp::GROUP_DESC) if v >= Version::V11 => Request::GroupDesc(GROUP_ALL),
+            Kind::Std(mp::GROUP_FEATURES) if v >= Version::V12 => Request::GroupFeatures,
+            Kind::Std(mp::METER) if v >= Version::V13 => Request::Meter(id(r)?),
+            Kind::Std(mp::METER_CONFIG) if v >= Version::V13 => Request::MeterConfig(id(r)?),
+            Kind::Std(mp::METER_FEATURES) if v >= Version::V13 => Request::MeterFeatures,
+            Kind::Std(mp::QUEUE_DESC) if v >= Version::V14 => {
+                Request::QueueDesc { port: pull_port(v, r)?, queue: r.u32()? }
+            }
+            Kind::Nx(NXST_GROUP) if v == Version::V10 => Request::Group(id(r)?),
+            Kind::Nx(NXST_GROUP_DESC) if v == Version::V10 => Request::GroupDesc(id(r)?),
+            Kind::Nx(NXST_GROUP_FEATURES) if v <= Version::V11 => Request::GroupFeatures,
             Kind::Nx(NXST_FLOW) => Request::NxFlow(Box::new(FlowStatsRequest::decode_nx(r)?)),
             Kind::Nx(NXST_AGGREGATE) => Request::NxAggregate(Box::new(FlowStatsRequest::decode_nx(r)?)),
             Kind::Std(_) => return Err(OfError::BrcBadStat),
@@ -203,6 +250,32 @@ impl Multipart<Request> {
                 since(Version::V14)?;
                 put(out, mp::TABLE_DESC);
             }
+            Request::Group(id) => {
+                put_kind(out, v, mp::GROUP, NXST_GROUP, self.more);
+                out.u32(*id).zero(4);
+            }
+            Request::GroupDesc(id) => {
+                put_kind(out, v, mp::GROUP_DESC, NXST_GROUP_DESC, self.more);
+                if matches!(v, Version::V10 | Version::V15) {
+                    out.u32(*id).zero(4);
+                }
+            }
+            Request::GroupFeatures => put_kind(out, v, mp::GROUP_FEATURES, NXST_GROUP_FEATURES, self.more),
+            Request::Meter(id) | Request::MeterConfig(id) => {
+                since(Version::V13)?;
+                let config = matches!(self.body, Request::MeterConfig(_));
+                put(out, if config { mp::METER_CONFIG } else { mp::METER });
+                out.u32(*id).zero(4);
+            }
+            Request::MeterFeatures => {
+                since(Version::V13)?;
+                put(out, mp::METER_FEATURES);
+            }
+            Request::QueueDesc { port, queue } => {
+                since(Version::V14)?;
+                put(out, mp::QUEUE_DESC);
+                out.u32(port.0).u32(*queue);
+            }
             Request::NxFlow(q) => {
                 put_header(out, v, Kind::Nx(NXST_FLOW), self.more);
                 q.encode_nx(out);
@@ -216,8 +289,29 @@ impl Multipart<Request> {
     }
 }
 
+/// A number and four bytes of padding.
+fn id(r: &mut Reader<'_>) -> Result<u32, OfError> {
+    let id = r.u32()?;
+    r.skip(4)?;
+    Ok(id)
+}
+
+/// What the versions without a standard type use Nicira's for.
+fn group_kind(v: Version, std: u16, nx: u32) -> Kind {
+    let since = if std == mp::GROUP_FEATURES { Version::V12 } else { Version::V11 };
+    if v >= since { Kind::Std(std) } else { Kind::Nx(nx) }
+}
+
+fn put_kind(out: &mut Vec<u8>, v: Version, std: u16, nx: u32, more: bool) {
+    put_header(out, v, group_kind(v, std, nx), more);
+}
+
 fn table_features(v: Version, r: &mut Reader<'_>) -> Result<Vec<TableFeatures>, OfError> {
     many(r, |r| TableFeatures::decode(v, r))
+}
+
+fn group_stats(v: Version, r: &mut Reader<'_>) -> Result<GroupStats, OfError> {
+    GroupStats::decode(GroupStats::timed(v), r)
 }
 
 /// Entries to the end of the message.
@@ -245,6 +339,19 @@ impl Multipart<Reply> {
             Kind::Std(mp::PORT_DESC) => Reply::PortDesc(many(r, |r| Port::decode(v, r))?),
             Kind::Std(mp::TABLE_FEATURES) if v >= Version::V13 => Reply::TableFeatures(table_features(v, r)?),
             Kind::Std(mp::TABLE_DESC) if v >= Version::V14 => Reply::TableDesc(many(r, TableDesc::decode)?),
+            Kind::Std(mp::GROUP) if v >= Version::V11 => Reply::Group(many(r, |r| group_stats(v, r))?),
+            Kind::Std(mp::GROUP_DESC) if v >= Version::V15 => Reply::GroupDesc(many(r, |r| GroupDesc::decode15(v, r))?),
+            Kind::Std(mp::GROUP_DESC) if v >= Version::V11 => Reply::GroupDesc(many(r, |r| GroupDesc::decode11(v, r))?),
+            Kind::Std(mp::GROUP_FEATURES) if v >= Version::V12 => Reply::GroupFeatures(GroupFeatures::decode(v, r)?),
+            Kind::Std(mp::METER) if v >= Version::V13 => Reply::Meter(many(r, MeterStats::decode)?),
+            Kind::Std(mp::METER_CONFIG) if v >= Version::V13 => Reply::MeterConfig(many(r, MeterConfig::decode)?),
+            Kind::Std(mp::METER_FEATURES) if v >= Version::V13 => Reply::MeterFeatures(MeterFeatures::decode(r)?),
+            Kind::Std(mp::QUEUE_DESC) if v >= Version::V14 => {
+                Reply::QueueDesc(many(r, |r| QueueDesc::decode(v, OfPort::NONE, r))?)
+            }
+            Kind::Nx(NXST_GROUP) if v == Version::V10 => Reply::Group(many(r, |r| group_stats(v, r))?),
+            Kind::Nx(NXST_GROUP_DESC) if v == Version::V10 => Reply::GroupDesc(many(r, |r| GroupDesc::decode15(v, r))?),
+            Kind::Nx(NXST_GROUP_FEATURES) if v <= Version::V11 => Reply::GroupFeatures(GroupFeatures::decode(v, r)?),
             Kind::Nx(NXST_FLOW) => Reply::NxFlow(many(r, |r| FlowStats::decode(v, r, true))?),
             Kind::Nx(NXST_AGGREGATE) => Reply::NxAggregate(AggregateStats::decode(r, Version::V10)?),
             Kind::Std(_) => return Err(OfError::BrcBadStat),
@@ -272,6 +379,13 @@ impl Reply {
             Reply::PortDesc(_) => (Kind::Std(mp::PORT_DESC), Version::V10),
             Reply::TableFeatures(_) => (Kind::Std(mp::TABLE_FEATURES), Version::V13),
             Reply::TableDesc(_) => (Kind::Std(mp::TABLE_DESC), Version::V14),
+            Reply::Group(_) => (group_kind(v, mp::GROUP, NXST_GROUP), Version::V10),
+            Reply::GroupDesc(_) => (group_kind(v, mp::GROUP_DESC, NXST_GROUP_DESC), Version::V10),
+            Reply::GroupFeatures(_) => (group_kind(v, mp::GROUP_FEATURES, NXST_GROUP_FEATURES), Version::V10),
+            Reply::Meter(_) => (Kind::Std(mp::METER), Version::V13),
+            Reply::MeterConfig(_) => (Kind::Std(mp::METER_CONFIG), Version::V13),
+            Reply::MeterFeatures(_) => (Kind::Std(mp::METER_FEATURES), Version::V13),
+            Reply::QueueDesc(_) => (Kind::Std(mp::QUEUE_DESC), Version::V14),
             Reply::NxFlow(_) => (Kind::Nx(NXST_FLOW), Version::V10),
             Reply::NxAggregate(_) => (Kind::Nx(NXST_AGGREGATE), Version::V10),
         };
@@ -298,6 +412,16 @@ impl Reply {
             Reply::PortDesc(l) => l.iter().for_each(|s| each(&mut |o| s.encode(o, v))),
             Reply::TableFeatures(l) => l.iter().for_each(|s| each(&mut |o| s.encode(o, v))),
             Reply::TableDesc(l) => l.iter().for_each(|s| each(&mut |o| s.encode(o))),
+            Reply::Group(l) => l.iter().for_each(|s| each(&mut |o| s.encode(GroupStats::timed(v), o))),
+            Reply::GroupDesc(l) if matches!(v, Version::V10 | Version::V15) => {
+                l.iter().for_each(|s| each(&mut |o| s.encode15(o, v)));
+            }
+            Reply::GroupDesc(l) => l.iter().for_each(|s| each(&mut |o| s.encode11(o, v))),
+            Reply::GroupFeatures(f) => each(&mut |o| f.encode(o, v)),
+            Reply::Meter(l) => l.iter().for_each(|s| each(&mut |o| s.encode(o))),
+            Reply::MeterConfig(l) => l.iter().for_each(|s| each(&mut |o| s.encode(o))),
+            Reply::MeterFeatures(f) => each(&mut |o| f.encode(o)),
+            Reply::QueueDesc(l) => l.iter().for_each(|s| each(&mut |o| s.encode(o, v))),
         }
     }
 

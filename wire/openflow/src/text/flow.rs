@@ -20,13 +20,13 @@ pub fn format_match_flow(m: &Match, priority: u16, names: Names) -> String {
     }
 }
 
-/// Duration to the millisecond, without trailing zeros: `5s`, `5.25s`.
-fn duration(s: u32, ns: u32) -> String {
-    let mut t = s.to_string();
-    if ns != 0 {
-        t = format!("{s}.{:03}", ns / 1_000_000);
+/// Whole seconds without decimals, milliseconds if they are exact: `5s`, `5.250s`.
+pub(super) fn duration(s: u32, ns: u32) -> String {
+    match ns {
+        0 => format!("{s}s"),
+        _ if ns.is_multiple_of(1_000_000) => format!("{s}.{:03}s", ns / 1_000_000),
+        _ => format!("{s}.{ns:09}s"),
     }
-    t + "s"
 }
 
 /// One line of `ovs-ofctl dump-flows`, without its leading space.

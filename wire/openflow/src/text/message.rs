@@ -3,8 +3,10 @@
 use super::Names;
 use super::flow::format_flow_mod;
 use super::format::{format_actions, hex};
+use super::group;
 use crate::msg::bundle::{BUNDLE_ATOMIC, BUNDLE_ORDERED};
 use crate::msg::session::{ErrorKind, RoleMsg};
+use crate::msg::stats::{QUEUE_ALL, Reply, Request};
 use crate::msg::{Body, BundleControlKind, Message};
 use crate::version::Version;
 
@@ -16,10 +18,30 @@ pub fn log_line(m: &Message) -> String {
         Body::MultipartReply(_) => " reply",
         _ => "",
     };
-    format!("{}{kind}{version} (xid={:#x}):{}", m.body.name(), m.xid, detail(&m.body))
+    format!("{}{kind}{version} (xid={:#x}):{}", name(m), m.xid, detail(&m.body, m.version))
 }
 
-fn detail(body: &Body) -> String {
+/// The protocol's name; what OpenFlow 1.0 and 1.1 lack comes from Nicira.
+fn name(m: &Message) -> String {
+    let is_group = match &m.body {
+        Body::GroupMod(_) => m.version == Version::V10,
+        Body::MultipartRequest(r) => match r.body {
+            Request::Group(_) | Request::GroupDesc(_) => m.version == Version::V10,
+            Request::GroupFeatures => m.version <= Version::V11,
+            _ => false,
+        },
+        Body::MultipartReply(r) => match r.body {
+            Reply::Group(_) | Reply::GroupDesc(_) => m.version == Version::V10,
+            Reply::GroupFeatures(_) => m.version <= Version::V11,
+            _ => false,
+        },
+        _ => false,
+    };
+    let name = m.body.name();
+    if is_group { name.replace("OFP", "NX") } else { name.to_owned() }
+}
+
+fn detail(body: &Body, v: Version) -> String {
     let names = Names::default();
     match body {
         Body::Hello(h) => {
@@ -63,10 +85,39 @@ fn detail(body: &Body) -> String {
         Body::BundleAdd(b) => {
             format!("\n bundle_id={} flags={}\n{}", hex(b.bundle_id), bundle_flags(b.flags), log_line(&b.msg))
         }
+        Body::GroupMod(m) => group::group_mod(m, v),
+        Body::MeterMod(m) => group::meter_mod(m),
+        Body::QueueConfigRequest(p) => format!(" port={}", names.port(*p)),
+        Body::QueueConfigReply(p, q) => group::port_queues(*p, q),
+        Body::MultipartRequest(r) => request(&r.body),
+        Body::MultipartReply(r) => reply(&r.body, v),
         Body::SetFlowFormat(f) => format!(" format={}", if *f == 2 { "nxm" } else { "openflow10" }),
         Body::FlowModTableId(on) => format!(" {}", if *on { "enable" } else { "disable" }),
         Body::SetControllerId(id) => format!(" id={id}"),
         Body::CtFlushZone(z) => format!(" zone_id={z}"),
+        _ => String::new(),
+    }
+}
+
+fn request(r: &Request) -> String {
+    match r {
+        Request::Group(id) | Request::GroupDesc(id) => format!(" group_id={}", group::group_number(*id)),
+        Request::Meter(id) | Request::MeterConfig(id) => format!(" meter={}", group::meter_number(*id)),
+        Request::QueueDesc { port, queue: QUEUE_ALL } => format!(" port={}", Names::default().port(*port)),
+        Request::QueueDesc { port, queue } => format!(" port={} queue={queue}", Names::default().port(*port)),
+        _ => String::new(),
+    }
+}
+
+fn reply(r: &Reply, v: Version) -> String {
+    match r {
+        Reply::Group(l) => group::group_stats(l),
+        Reply::GroupDesc(l) => group::group_descs(l, v),
+        Reply::GroupFeatures(f) => group::group_features(f, v),
+        Reply::Meter(l) => group::meter_stats(l),
+        Reply::MeterConfig(l) => group::meter_configs(l),
+        Reply::MeterFeatures(f) => group::meter_features(f),
+        Reply::QueueDesc(l) => group::queues(l),
         _ => String::new(),
     }
 }

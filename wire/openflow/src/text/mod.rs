@@ -2,6 +2,7 @@
 
 mod flow;
 mod format;
+mod group;
 mod learn;
 mod message;
 mod parse;
@@ -10,6 +11,7 @@ mod scan;
 
 pub use flow::{ParsedFlow, format_bridge_flow, format_flow_stats, format_match_flow, parse_flow};
 pub use format::{format_action, format_actions, format_subfield};
+pub use group::{format_group_desc, format_meter_config};
 pub use message::log_line;
 pub use parse::{Error as ActionTextError, parse_actions, parse_subfield};
 
