@@ -375,7 +375,7 @@ fn datapath_commands() {
         "
         appctl upcall/set-flow-limit 400
         # Revalidation deletes flows that it has not made.
-        appctl time/stop
+        appctl revalidator/pause
         appctl dpctl/add-flow 'in_port(1),eth(),eth_type(0x1234)' 2
         appctl dpctl/add-flow 'in_port(1),eth(),eth_type(0x1234)' 3
         appctl dpctl/add-flow 'in_port(2),eth(),eth_type(0x0800),ipv4(proto=6,frag=no),tcp(dst=80)' 'set(eth(src=50:54:00:00:00:01)),push_vlan(vid=3,pcp=1),1'
