@@ -223,3 +223,117 @@ fn managers_can_connect_over_tcp_and_be_connected_to() {
     wait_until("it is closed", 10, || !e.run("ovsdb-client", "list-dbs unix:extra.sock").ok());
     e.healthy(&[]);
 }
+
+#[test]
+fn malformed_requests_are_answered_or_cost_their_connection_only() {
+    use std::io::{Read, Write};
+    let mut e = env();
+    e.add_dummy_bridge("br0", 1..=1);
+    // Sends `text`; with an `until`, reads up to that, else ends its own side and reads to the end.
+    let talk = |text: &[u8], until: Option<&str>| {
+        let mut s = std::os::unix::net::UnixStream::connect(e.path("db.sock")).unwrap();
+        s.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        // The other side may close before it has read everything.
+        let _ = s.write_all(text);
+        if until.is_none() {
+            let _ = s.shutdown(std::net::Shutdown::Write);
+        }
+        let (mut out, mut buf) = (String::new(), [0; 4096]);
+        while !until.is_some_and(|u| out.contains(u)) {
+            match s.read(&mut buf) {
+                Ok(n) if n > 0 => out += &String::from_utf8_lossy(&buf[..n]),
+                _ => break,
+            }
+        }
+        out
+    };
+    // Requests that are wrong: an error with their id, and the next one is answered.
+    let echo = r#"{"method":"echo","params":["x"],"id":99}"#;
+    for bad in [
+        r#"{"method":"nonsense","params":[],"id":1}"#,
+        r#"{"method":"transact","params":[],"id":1}"#,
+        r#"{"method":"transact","params":["nosuchdb"],"id":1}"#,
+        r#"{"method":"transact","params":["Open_vSwitch",7],"id":1}"#,
+        r#"{"method":"monitor","params":["Open_vSwitch",null,{"NoTable":{}}],"id":1}"#,
+        r#"{"method":"monitor_cond_since","params":["Open_vSwitch"],"id":1}"#,
+        r#"{"method":"get_schema","params":[{}],"id":1}"#,
+        r#"{"method":"cancel","params":[1],"id":1}"#,
+    ] {
+        let got = talk(format!("{bad}{echo}").as_bytes(), Some("\"id\":99"));
+        assert!(got.contains("\"id\":99"), "{bad}: {got}");
+    }
+    // No JSON, too deep, too long, not UTF-8: closed.
+    for bad in [
+        b"}{".to_vec(),
+        "[".repeat(100_000).into_bytes(),
+        b"{\"method\":\"\xff\xfe\"".to_vec(),
+        vec![b'"'; 10],
+        vec![0; 100],
+    ] {
+        talk(&bad, None);
+    }
+    let mut endless = b"\"".to_vec();
+    endless.resize(64 << 20, b'a');
+    let rss = e.daemon_rss_kib();
+    talk(&endless, None);
+    assert!(e.daemon_rss_kib() < rss + 300 * 1024, "memory for a message that never ends");
+    assert!(e.vsctl("show").contains("br0"));
+    let p = e.proc("daemon").running();
+    assert!(p);
+}
+
+#[test]
+fn locks_conditions_backup_and_restore() {
+    let mut e = env();
+    e.add_dummy_bridge("br0", 1..=2);
+    let read = |e: &Env, name: &str| std::fs::read_to_string(e.path(&format!("{name}.out"))).unwrap_or_default();
+    // Two clients and one lock.
+    for name in ["first", "second"] {
+        let cmd = e.command("ovsdb-client", "lock unix:db.sock mylock");
+        e.spawn(name, &cmd);
+        wait_until("an answer to lock", 10, || !read(&e, name).is_empty());
+    }
+    assert!(read(&e, "first").contains("locked") || read(&e, "first").contains("true"), "{}", read(&e, "first"));
+    let waiting = read(&e, "second");
+    e.stop("first");
+    wait_until("the lock passes on", 10, || read(&e, "second").len() > waiting.len());
+    e.stop("second");
+
+    // A monitor with a condition sees only what it asked for.
+    let cmd = e.command(
+        "ovsdb-client",
+        "monitor-cond unix:db.sock Open_vSwitch '[[\"name\",\"==\",\"wanted\"]]' Bridge name --format=csv",
+    );
+    e.spawn("cond", &cmd);
+    wait_until("the condition is met", 20, || {
+        e.vsctl("--if-exists del-br unwanted -- --if-exists del-br wanted");
+        e.vsctl("add-br unwanted -- set bridge unwanted datapath_type=dummy");
+        e.vsctl("add-br wanted -- set bridge wanted datapath_type=dummy");
+        read(&e, "cond").contains("wanted")
+    });
+    assert!(!read(&e, "cond").contains("unwanted"), "{}", read(&e, "cond"));
+    e.stop("cond");
+
+    // A backup, a change, and back.
+    let backup = e.must("ovsdb-client", "backup unix:db.sock");
+    std::fs::write(e.path("backup"), &backup).unwrap();
+    e.vsctl("del-br br0");
+    assert!(!e.appctl("ofproto/list").contains("br0"));
+    let socket = e.file("db.sock");
+    e.must("sh", &format!("-c 'ovsdb-client restore unix:{socket} < backup'"));
+    wait_until("the bridge is back", 10, || e.appctl("dpif/show").contains("p2 "));
+    e.healthy(&[]);
+}
+
+#[test]
+fn it_connects_out_to_managers() {
+    let mut e = env();
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let cmd = e.command("ovsdb-client", &format!("list-dbs ptcp:{port}:127.0.0.1"));
+    e.spawn("manager", &cmd);
+    e.vsctl(&format!("set-manager tcp:127.0.0.1:{port} -- set Manager . max_backoff=1000"));
+    let status = e.proc("manager").wait(20);
+    assert_eq!(status, Some(0));
+    assert!(std::fs::read_to_string(e.path("manager.out")).unwrap().contains("Open_vSwitch"));
+    e.healthy(&["connection"]);
+}

@@ -388,3 +388,32 @@ fn a_tap_carries_frames_of_another_program() {
     assert!(iperf(&mut lan, &a, &ns, "198.18.0.8", "") > 50.0);
     lan.env.healthy(&[]);
 }
+
+// Families of packets that raw sockets get wrong: fragments, options, errors with packets inside.
+#[test]
+fn fragments_options_and_errors_pass() {
+    let mut lan = Lan::new();
+    let (a, _va) = lan.host(1, "");
+    let (b, _vb) = lan.host(2, "");
+    a.wait_ping("198.18.0.2", 10);
+    let run = |line: &str| {
+        let o = a.run(line, 20);
+        assert!(o.ok(), "{line}: {o:?}");
+        o.stdout
+    };
+    run("ping -n -q -i 0.05 -c 5 -W 2 -s 8000 198.18.0.2");
+    run("ping -n -q -i 0.05 -c 5 -W 2 -s 8000 fd00:c612::2");
+    run("ping -n -q -i 0.05 -c 3 -W 2 -s 60000 198.18.0.2");
+    let route = run("ping -n -R -c 1 -W 2 198.18.0.2");
+    assert!(route.contains("RR:"), "record route: {route}");
+    run("ping -n -T tsonly -c 1 -W 2 198.18.0.2");
+    // Nobody listens: the refusal comes back, which holds the packet's head.
+    let o = a.run("iperf3 -c 198.18.0.2 -p 9 --connect-timeout 3000", 10);
+    assert!((o.stdout.clone() + &o.stderr).contains("refused"), "{o:?}");
+    // Small segments and large ones, in both directions at once.
+    assert!(iperf(&mut lan, &a, &b, "198.18.0.2", "-M 536") > 20.0);
+    assert!(iperf(&mut lan, &a, &b, "198.18.0.2", "-P 8") > 50.0);
+    let udp = iperf(&mut lan, &a, &b, "198.18.0.2", "-u -b 20M -l 8000");
+    assert!(udp > 15.0, "UDP in fragments: {udp} Mbit/s");
+    lan.env.healthy(&[]);
+}
