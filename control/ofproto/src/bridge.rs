@@ -16,10 +16,13 @@ use fv_openflow::{Actions, VersionSet};
 
 use crate::conn::Conns;
 use crate::flow_mod::Step;
+use crate::group::Groups;
 use crate::host::Host;
+use crate::meter::Meters;
 use crate::port::Port;
 use crate::rule::{Rule, RuleRef};
 use crate::tables::Tables;
+use crate::users::Users;
 use crate::view::{BridgeId, BridgeView, BundleView};
 
 /// Removed rules freed in one turn: each costs some microseconds when there are a million.
@@ -77,6 +80,9 @@ pub struct Ofproto {
     mac_table: Arc<MacTable>,
     pub(crate) ports: BTreeMap<OfPort, Port>,
     pub(crate) bundles: Vec<BundleView>,
+    pub(crate) groups: Arc<Groups>,
+    pub(crate) meters: Arc<Meters>,
+    pub(crate) users: Users,
     pub(crate) frags: FragHandling,
     /// Tables with changes at the pending version.
     pub(crate) touched: HashSet<u8>,
@@ -106,6 +112,9 @@ impl Ofproto {
             mac_table: Arc::new(MacTable::new()),
             ports: BTreeMap::new(),
             bundles: Vec::new(),
+            groups: Arc::default(),
+            meters: Arc::default(),
+            users: Users::default(),
             frags: FragHandling::Normal,
             touched: HashSet::new(),
             outdated: HashSet::new(),
@@ -343,6 +352,8 @@ impl Ofproto {
             ports: self.ports.values().map(|p| (p.view.ofp, p.view.clone())).collect(),
             bundles: self.bundles.clone(),
             mac_table: self.mac_table.clone(),
+            groups: self.groups.clone(),
+            meters: self.meters.clone(),
             forward_bpdu: self.settings.forward_bpdu,
             has_controller: self.conns.any_controller_connected(),
             wants_miss: self.conns.wants_miss(),

@@ -1,11 +1,13 @@
-//! OpenFlow bundles: flow-mods and port-mods that are collected and take effect together.
+//! OpenFlow bundles: flow-mods and group-mods that are collected and take effect together.
 
 use std::collections::HashMap;
 
 use fv_core::Nanos;
 use fv_openflow::OfError;
 use fv_openflow::msg::bundle::{BundleAdd, BundleControl, BundleControlKind as Kind};
-use fv_openflow::msg::{Body, FlowMod};
+use fv_openflow::msg::{Body, FlowMod, GroupMod};
+
+use crate::flow_mod::ChangeRef;
 
 /// Bundles of one connection, and messages in all of them.
 const MAX_BUNDLES: usize = 64;
@@ -16,7 +18,7 @@ pub(crate) const IDLE: Nanos = Nanos::from_secs(10);
 struct Bundle {
     flags: u16,
     closed: bool,
-    mods: Vec<(u32, FlowMod)>,
+    mods: Vec<(u32, Change)>,
     used: Nanos,
 }
 
@@ -29,8 +31,22 @@ pub(crate) struct Bundles {
 /// What a control message leads to.
 pub(crate) enum Outcome {
     Reply(BundleControl),
-    /// Carry these out together, then reply; (xid, flow-mod) each.
-    Commit(Vec<(u32, FlowMod)>, BundleControl),
+    /// Carry these out together, then reply; (xid, change) each.
+    Commit(Vec<(u32, Change)>, BundleControl),
+}
+
+pub(crate) enum Change {
+    Flow(Box<FlowMod>),
+    Group(Box<GroupMod>),
+}
+
+impl Change {
+    pub(crate) fn by_ref(&self) -> ChangeRef<'_> {
+        match self {
+            Change::Flow(f) => ChangeRef::Flow(f),
+            Change::Group(g) => ChangeRef::Group(g),
+        }
+    }
 }
 
 impl Bundles {
@@ -75,9 +91,13 @@ impl Bundles {
     }
 
     pub(crate) fn add(&mut self, m: BundleAdd, now: Nanos) -> Result<(), OfError> {
-        let (Body::FlowMod(fm) | Body::NxFlowMod(fm)) = m.msg.body else {
-            self.forget(m.bundle_id);
-            return Err(OfError::BfcMsgUnsup);
+        let change = match m.msg.body {
+            Body::FlowMod(fm) | Body::NxFlowMod(fm) => Change::Flow(fm),
+            Body::GroupMod(gm) => Change::Group(gm),
+            _ => {
+                self.forget(m.bundle_id);
+                return Err(OfError::BfcMsgUnsup);
+            }
         };
         if self.n_messages >= MAX_MESSAGES {
             self.forget(m.bundle_id);
@@ -98,7 +118,7 @@ impl Bundles {
             self.forget(m.bundle_id);
             return Err(e);
         }
-        b.mods.push((m.msg.xid, *fm));
+        b.mods.push((m.msg.xid, change));
         b.used = now;
         self.n_messages += 1;
         Ok(())

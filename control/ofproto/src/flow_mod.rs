@@ -7,14 +7,20 @@ use fv_core::{Nanos, OfPort};
 use fv_flow::Match;
 use fv_openflow::action::Action;
 use fv_openflow::msg::flow::{FlowMod, FlowModCommand, FlowModFlags, FlowRemovedReason, GROUP_ANY, TABLE_ALL};
+use fv_openflow::msg::group::GroupMod;
 use fv_openflow::{Actions, OfError};
 
 use crate::bridge::Ofproto;
+use crate::group::Group;
 use crate::rule::{MAX_OPENFLOW_PRIORITY, Rule, RuleRef};
 use crate::tables::{N_TABLES, N_VISIBLE_TABLES, TABLE_INTERNAL};
 
 /// Ports that can be named in actions end here.
 pub(crate) const MAX_PORTS: u32 = 0xff00;
+
+/// Whether translation carries out groups and meters: until it does, no flow may use them.
+pub(crate) const GROUPS_RUN: bool = false;
+pub(crate) const METERS_RUN: bool = false;
 
 /// Which flows a request is about.
 pub(crate) struct Criteria<'a> {
@@ -37,11 +43,20 @@ impl Criteria<'_> {
     }
 }
 
+/// One of several changes that take effect together.
+#[derive(Clone, Copy)]
+pub(crate) enum ChangeRef<'a> {
+    Flow(&'a FlowMod),
+    Group(&'a GroupMod),
+}
+
 /// One change, as it was made.
 pub(crate) enum Step {
     Added(RuleRef),
     /// Without reason: replaced by what was added next.
     Removed(RuleRef, Option<FlowRemovedReason>),
+    /// A group as it was before.
+    Group(u32, Option<Arc<Group>>),
 }
 
 impl Ofproto {
@@ -75,9 +90,22 @@ impl Ofproto {
 
     /// Several that take effect together: on an error, its index, and nothing has changed.
     pub fn flow_mods(&mut self, now: Nanos, mods: &[FlowMod]) -> Result<(), (usize, OfError)> {
+        self.changes(now, mods.iter().map(ChangeRef::Flow))
+    }
+
+    /// As [`Ofproto::flow_mods`], with groups.
+    pub(crate) fn changes<'a>(
+        &mut self,
+        now: Nanos,
+        changes: impl Iterator<Item = ChangeRef<'a>>,
+    ) -> Result<(), (usize, OfError)> {
         let mut steps = Vec::new();
-        for (i, fm) in mods.iter().enumerate() {
-            if let Err(e) = self.flow_mod_start(now, fm, &mut steps) {
+        for (i, c) in changes.enumerate() {
+            let r = match c {
+                ChangeRef::Flow(fm) => self.flow_mod_start(now, fm, &mut steps),
+                ChangeRef::Group(gm) => self.group_mod_start(now, gm, &mut steps),
+            };
+            if let Err(e) = r {
                 self.revert(steps);
                 return Err((i, e));
             }
@@ -223,7 +251,7 @@ impl Ofproto {
         }
     }
 
-    fn revert(&mut self, steps: Vec<Step>) {
+    pub(crate) fn revert(&mut self, steps: Vec<Step>) {
         let v = self.pending_version();
         for s in steps.into_iter().rev() {
             match s {
@@ -238,6 +266,9 @@ impl Ofproto {
                         t.cls.restore(&r);
                     }
                 }
+                Step::Group(id, old) => {
+                    self.put_group(id, old);
+                }
             }
         }
     }
@@ -245,10 +276,15 @@ impl Ofproto {
     pub(crate) fn finish(&mut self, now: Nanos, steps: Vec<Step>) {
         for s in steps {
             match s {
-                Step::Added(r) if r.removed_at().is_none() => self.arm(&r),
+                Step::Added(r) if r.removed_at().is_none() => {
+                    self.users.add(&r);
+                    self.arm(&r);
+                }
+                Step::Group(..) => {}
                 Step::Added(_) => {}
                 Step::Removed(r, why) => {
                     self.disarm(&r);
+                    self.users.remove(&r);
                     if let Some(why) = why
                         && r.flags.has(FlowModFlags::SEND_FLOW_REM)
                         && r.priority() <= MAX_OPENFLOW_PRIORITY
@@ -271,8 +307,12 @@ impl Ofproto {
                         return Err(OfError::BacBadOutPort);
                     }
                 }
-                Action::Group(_) => return Err(OfError::BacBadOutGroup),
-                Action::Meter(_) => return Err(OfError::MmfcInvalidMeter),
+                Action::Group(id) if !GROUPS_RUN || !self.groups.contains_key(id) => {
+                    return Err(OfError::BacBadOutGroup);
+                }
+                Action::Meter(id) if !METERS_RUN || !self.meters.contains_key(id) => {
+                    return Err(OfError::MmfcInvalidMeter);
+                }
                 Action::GotoTable(t) => {
                     let from = usize::from(table);
                     if (from < N_TABLES && usize::from(*t) <= from) || usize::from(*t) >= N_TABLES {

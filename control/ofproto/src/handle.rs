@@ -4,6 +4,7 @@ use fv_core::{Nanos, OfPort, TableId};
 use fv_openflow::action::{CheckCx, check};
 use fv_openflow::msg::flow::{AggregateStats, FlowModFlags, FlowStatsRequest, NO_BUFFER};
 use fv_openflow::msg::packet::PacketOut;
+use fv_openflow::msg::queue::QueueDesc;
 use fv_openflow::msg::session::Config;
 use fv_openflow::msg::stats::{Multipart, QUEUE_ALL, Reply, Request};
 use fv_openflow::msg::table::{TableDesc, TableFeatures, TableMod, TableStats};
@@ -17,6 +18,7 @@ use crate::dump::Dump;
 use crate::features::table_features;
 use crate::flow_mod::{Criteria, MAX_PORTS};
 use crate::host::Host;
+use crate::meter::meter_features;
 use crate::rule::RuleRef;
 use crate::tables::{N_TABLES, N_VISIBLE_TABLES, TABLE_INTERNAL};
 
@@ -140,8 +142,15 @@ impl Ofproto {
                 c.controller_id = id;
                 Ok(())
             }
-            // The model has neither groups nor meters.
-            Body::GroupMod(_) | Body::MeterMod(_) | Body::QueueConfigRequest(_) => Err(OfError::BrcBadType),
+            Body::GroupMod(m) => {
+                reject_secondary(c)?;
+                self.group_mod(now, &m)
+            }
+            Body::MeterMod(m) => {
+                reject_secondary(c)?;
+                self.meter_mod(now, &m)
+            }
+            Body::QueueConfigRequest(port) => self.queue_configs(c, xid, port, host),
             Body::CtFlushZone(_) => Err(OfError::BrcBadSubtype),
             Body::FeaturesReply(_)
             | Body::GetConfigReply(_)
@@ -216,10 +225,9 @@ impl Ofproto {
             Outcome::Reply(r) => r,
             Outcome::Commit(mods, r) => {
                 reject_secondary(c)?;
-                let (xids, mods): (Vec<_>, Vec<_>) = mods.into_iter().unzip();
-                if let Err((i, e)) = self.flow_mods(now, &mods) {
+                if let Err((i, e)) = self.changes(now, mods.iter().map(|(_, c)| c.by_ref())) {
                     // First what was wrong, in the name of the message that was, then that all failed.
-                    c.error(xids.get(i).copied().unwrap_or(xid), e, &[]);
+                    c.error(mods.get(i).map_or(xid, |(x, _)| *x), e, &[]);
                     return Err(OfError::BfcMsgFailed);
                 }
                 r
@@ -256,13 +264,16 @@ impl Ofproto {
                 Reply::TableFeatures(all)
             }
             Request::TableFeatures(_) => return Err(OfError::TffcEperm),
-            Request::Group(_)
-            | Request::GroupDesc(_)
-            | Request::GroupFeatures
-            | Request::Meter(_)
-            | Request::MeterConfig(_)
-            | Request::MeterFeatures
-            | Request::QueueDesc { .. } => return Err(OfError::BrcBadStat),
+            Request::Group(id) => {
+                host.pull_stats(self.id());
+                Reply::Group(self.group_stats(id, now))
+            }
+            Request::GroupDesc(id) => Reply::GroupDesc(self.group_descs(id)),
+            Request::GroupFeatures => Reply::GroupFeatures(Self::group_features(c.version().unwrap_or(Version::V10))),
+            Request::Meter(id) => Reply::Meter(self.meter_stats(id, now)?),
+            Request::MeterConfig(id) => Reply::MeterConfig(self.meter_configs(id)?),
+            Request::MeterFeatures => Reply::MeterFeatures(meter_features()),
+            Request::QueueDesc { port, queue } => Reply::QueueDesc(self.queue_descs(port, queue, host)?),
             Request::TableDesc => Reply::TableDesc(
                 self.tables
                     .visible()
@@ -354,6 +365,33 @@ impl Ofproto {
             })
             .collect();
         c.reply(xid, Body::MultipartReply(Multipart { more: false, body: Reply::Port(all) }));
+        Ok(())
+    }
+
+    /// The queues of one port or all, as far as their statistics tell that they exist.
+    fn queue_descs(&self, port: OfPort, queue: u32, host: &mut dyn Host) -> Result<Vec<QueueDesc>, OfError> {
+        if port != OfPort::NONE && !self.ports.contains_key(&port) {
+            return Err(OfError::QofcBadPort);
+        }
+        let mut all = Vec::new();
+        for p in self.ports.keys().filter(|p| port == OfPort::NONE || **p == port) {
+            let queues = host.queue_stats(self.id(), *p).into_iter().map(|q| q.queue);
+            let wanted = queues.filter(|q| queue == QUEUE_ALL || *q == queue);
+            all.extend(wanted.map(|queue| QueueDesc { port_no: *p, queue, ..QueueDesc::default() }));
+        }
+        if all.is_empty() && queue != QUEUE_ALL {
+            return Err(OfError::QofcBadQueue);
+        }
+        Ok(all)
+    }
+
+    fn queue_configs(&self, c: &mut Connection, xid: u32, port: OfPort, host: &mut dyn Host) -> Result<(), OfError> {
+        // 1.0 cannot ask for all ports.
+        if port == OfPort::NONE && c.version() == Some(Version::V10) {
+            return Err(OfError::QofcBadPort);
+        }
+        let queues = self.queue_descs(port, QUEUE_ALL, host)?;
+        c.reply(xid, Body::QueueConfigReply(port, queues));
         Ok(())
     }
 

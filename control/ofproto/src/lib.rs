@@ -9,8 +9,10 @@ pub mod conn;
 pub mod dump;
 mod features;
 mod flow_mod;
+pub mod group;
 mod handle;
 pub mod host;
+pub mod meter;
 pub mod packet_in;
 mod port;
 pub mod rule;
@@ -19,12 +21,15 @@ pub mod tables;
 #[cfg(test)]
 mod tests;
 mod turn;
+mod users;
 pub mod view;
 
 pub use bridge::{Ofproto, Settings};
 pub use conn::{Closed, ConnId, Connection, ControllerSpec, Kind};
 pub use dump::flow_stats;
+pub use group::{Group, GroupBucket, Groups};
 pub use host::Host;
+pub use meter::{Meter, Meters};
 pub use packet_in::{PacketInJob, PacketInQueue};
 pub use port::PortSpec;
 pub use rule::{Rule, RuleRef, RuleStats};

@@ -9,6 +9,8 @@ use fv_openflow::msg::FragHandling;
 use fv_openflow::msg::port::{PortConfig, PortState};
 use hashbrown::HashMap;
 
+use crate::group::Groups;
+use crate::meter::Meters;
 use crate::tables::Tables;
 
 /// A bridge, for as long as the process runs.
@@ -64,6 +66,8 @@ pub struct BridgeView {
     /// Index is the bundle's id, which is also what `mac_table` stores. A hole is a bundle without members.
     pub bundles: Vec<BundleView>,
     pub mac_table: Arc<MacTable>,
+    pub groups: Arc<Groups>,
+    pub meters: Arc<Meters>,
     /// Forward frames to reserved multicast addresses.
     pub forward_bpdu: bool,
     /// A controller is connected (or fail-mode is secure): NORMAL is not the only forwarder.

@@ -23,6 +23,11 @@ fn clean(s: &str) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for l in s.lines() {
         let mut l = cut(l, " (xid=", ")");
+        if l.contains("ref_count=") {
+            l = cut(&l, "duration=", "s,");
+        }
+        l = cut(&l, " duration:", "s");
+        l = cut(&l, "unix:", " ");
         for (from, end) in [("duration=", "s, "), ("idle_age=", ", "), ("hard_age=", ", "), ("cookie=0x0, ", " ")] {
             l = cut(&l, from, end);
         }
@@ -44,8 +49,24 @@ fn clean(s: &str) -> Vec<String> {
     lines
 }
 
+/// What a command whose last word is the name of a file reads from its standard input instead.
+const FILES: [(&str, &str); 2] = [
+    (
+        "groups",
+        "group add group_id=11,type=all,bucket=1\ngroup mod group_id=11,type=all,bucket=2\n\
+         group delete group_id=61\nflow add table=6,priority=1,actions=drop\n",
+    ),
+    ("bad-groups", "group add group_id=12,type=all,bucket=1\nflow add table=6,priority=1,actions=group:77\n"),
+];
+
+fn file(word: &str) -> Option<&'static str> {
+    FILES.iter().find(|(name, _)| *name == word).map(|(_, text)| *text)
+}
+
 fn input(command: &str) -> &'static str {
-    if command.contains("replace-flows") {
+    if let Some(text) = command.rsplit(' ').next().and_then(file) {
+        text
+    } else if command.contains("replace-flows") {
         "table=5,priority=1,actions=drop\n"
     } else if command.contains(" bundle ") {
         "flow add table=6,priority=1,actions=drop\nflow delete_strict priority=11,in_port=2\n"
@@ -57,7 +78,7 @@ fn input(command: &str) -> &'static str {
 fn run(s: &Server, command: &str) -> Vec<String> {
     let mut child = s
         .ofctl()
-        .args(command.split_whitespace())
+        .args(command.split_whitespace().map(|w| if file(w).is_some() { "-" } else { w }))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -68,7 +89,9 @@ fn run(s: &Server, command: &str) -> Vec<String> {
     let out = child.wait_with_output().unwrap();
     let text = String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr);
     let mut lines = clean(&text);
-    if command.contains("dump-flows") && lines.len() > 1 {
+    // In the order of a hash table.
+    let sorts = ["dump-flows", "dump-group", "dump-meter", "meter-stats"];
+    if sorts.iter().any(|s| command.contains(s)) && lines.len() > 1 {
         lines[1..].sort();
     }
     lines

@@ -1,5 +1,6 @@
 mod conn;
 mod flows;
+mod groups;
 mod twin;
 
 use std::sync::Arc;

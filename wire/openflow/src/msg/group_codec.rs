@@ -239,9 +239,8 @@ impl GroupMod {
             }
             _ => {}
         }
-        if self.command.defines() {
-            self.buckets.iter().try_for_each(|b| check_bucket(self.kind, b))?;
-        }
+        let weighted = self.kind == GroupType::Select || self.command == C::InsertBucket;
+        self.buckets.iter().try_for_each(|b| check_bucket(self.kind, weighted, b))?;
         let mut ids: Vec<u32> = self.buckets.iter().map(|b| b.bucket_id).collect();
         ids.sort_unstable();
         if ids.windows(2).any(|w| w[0] == w[1]) {
@@ -285,10 +284,10 @@ fn head(command: u16, kind: u8) -> Result<(GroupCommand, GroupType), OfError> {
     Ok((command, GroupType::from_wire(kind).ok_or(OfError::GmfcBadType)?))
 }
 
-/// What a bucket of a group of this type may say.
-fn check_bucket(kind: GroupType, b: &Bucket) -> Result<(), OfError> {
+/// What a bucket may say under this type, which an insertion need not give.
+fn check_bucket(kind: GroupType, weighted: bool, b: &Bucket) -> Result<(), OfError> {
     let watches = b.watch_port != OfPort::NONE || b.watch_group != GROUP_ANY;
-    if b.weight != 0 && kind != GroupType::Select {
+    if b.weight != 0 && !weighted {
         return Err(OfError::GmfcInvalidGroup);
     }
     if watches && !kind.watches() {
