@@ -13,7 +13,7 @@ mod transactions;
 use crate::server::locks::Locks;
 use crate::server::transactions::Parked;
 use fv_core::{Clock, Nanos};
-use fv_ovsdb::monitor::Monitor;
+use fv_ovsdb::monitor::{Monitor, net_change};
 use fv_ovsdb::{Commit, Database, Message, Schema, Uuid};
 use serde_json::Value;
 use std::collections::{BTreeMap, VecDeque};
@@ -23,6 +23,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 pub const MAX_PER_CONNECTION: usize = 1000;
 /// Messages that may wait for a connection that does not read. Beyond it is closed.
 pub const MAX_BACKLOG: usize = 4096;
+/// With more messages than this waiting for a connection, changes that it watches are merged instead
+/// of queued: what a peer that does not read costs is bounded by the size of the database.
+const UPDATES_QUEUED: usize = 16;
+/// Held commits that are merged into one at a time, so that merging costs little for each.
+const HELD_MAX: usize = 128;
 /// Commits kept for clients that come back (`monitor_cond_since`).
 pub const MAX_HISTORY: usize = 100;
 
@@ -90,6 +95,28 @@ struct Subscription {
     id: Value,
     db: usize,
     monitor: Monitor,
+    /// Commits that the peer is still to be told of, oldest first.
+    held: Vec<Commit>,
+}
+
+impl Subscription {
+    fn new(id: Value, db: usize, monitor: Monitor) -> Subscription {
+        Subscription { id, db, monitor, held: Vec::new() }
+    }
+
+    fn hold(&mut self, commit: &Commit) {
+        self.held.push(commit.clone());
+        if self.held.len() >= HELD_MAX {
+            self.held = self.take_held().into_iter().collect();
+        }
+    }
+
+    /// All that is held, as one change.
+    fn take_held(&mut self) -> Option<Commit> {
+        let held = std::mem::take(&mut self.held);
+        let txn_id = held.last()?.txn_id;
+        Some(Commit { txn_id, ..net_change(&held) })
+    }
 }
 
 #[derive(Default)]
@@ -189,16 +216,20 @@ impl Server {
 
     /// Messages to send, in order.
     pub fn take_outgoing(&mut self, conn: ConnId) -> Vec<Value> {
+        self.release_held(conn);
         self.conns.get_mut(&conn).map(|c| c.outgoing.drain(..).collect()).unwrap_or_default()
     }
 
     /// The next message to send, for a peer that may not take them all.
     pub fn next_outgoing(&mut self, conn: ConnId) -> Option<Value> {
+        if self.conns.get(&conn)?.outgoing.is_empty() {
+            self.release_held(conn);
+        }
         self.conns.get_mut(&conn)?.outgoing.pop_front()
     }
 
     pub fn has_outgoing(&self, conn: ConnId) -> bool {
-        self.conns.get(&conn).is_some_and(|c| !c.outgoing.is_empty())
+        self.conns.get(&conn).is_some_and(|c| !c.outgoing.is_empty() || c.monitors.iter().any(|m| !m.held.is_empty()))
     }
 
     /// Why the connection is to be closed after what is outgoing has been sent, if it is.
@@ -256,7 +287,9 @@ impl Server {
         ]
     }
 
+    /// Queues a message, after the changes that came before it.
     fn send(&mut self, conn: ConnId, message: Message) {
+        self.release_held(conn);
         let Some(c) = self.conns.get_mut(&conn) else { return };
         if c.outgoing.len() >= MAX_BACKLOG {
             c.closing.get_or_insert("peer does not read");

@@ -1,10 +1,10 @@
 //! Monitors of connections, and the updates that commits cause.
 
 use super::methods::Answer;
-use super::{ConnId, MAX_PER_CONNECTION, Server, Subscription};
+use super::{ConnId, MAX_PER_CONNECTION, Server, Subscription, UPDATES_QUEUED};
 use fv_ovsdb::atom::parse_uuid;
 use fv_ovsdb::monitor::{Monitor, Version, net_change};
-use fv_ovsdb::{Commit, Error, Tag, Uuid};
+use fv_ovsdb::{Commit, Error, Message, Tag, Uuid};
 use serde_json::{Value, json};
 
 impl Server {
@@ -51,7 +51,7 @@ impl Server {
             }
         };
         if let Some(c) = self.conns.get_mut(&conn) {
-            c.monitors.push(Subscription { id: id.clone(), db, monitor });
+            c.monitors.push(Subscription::new(id.clone(), db, monitor));
         }
         Ok(reply)
     }
@@ -67,6 +67,8 @@ impl Server {
         let Some([old_id, new_id, requests]) = params.as_array().map(Vec::as_slice) else {
             return Err(Error::syntax(params, "invalid parameters"));
         };
+        // Held changes are seen through the conditions of their time.
+        self.release_held(conn);
         let unknown = || Error::syntax(old_id, "unknown monitor session");
         let c = self.conns.get_mut(&conn).ok_or_else(unknown)?;
         let i = c.monitors.iter().position(|m| m.id == *old_id).ok_or_else(unknown)?;
@@ -102,12 +104,27 @@ impl Server {
         }
     }
 
+    /// Queues what is held for a connection.
+    pub(super) fn release_held(&mut self, conn: ConnId) {
+        let Some(c) = self.conns.get_mut(&conn) else { return };
+        for m in &mut c.monitors {
+            let Some(commit) = m.take_held() else { continue };
+            if let Some(updates) = m.monitor.update(&commit) {
+                let (method, params) = update_message(m, commit.txn_id, updates);
+                c.outgoing.push_back(Message::notification(method, params).into_json());
+            }
+        }
+    }
+
     /// Tells everybody who watches.
     pub(super) fn broadcast(&mut self, db: usize, commit: &Commit) {
         let mut messages = Vec::new();
-        for (conn, c) in &self.conns {
-            for m in c.monitors.iter().filter(|m| m.db == db) {
-                if let Some(updates) = m.monitor.update(commit) {
+        for (conn, c) in &mut self.conns {
+            let slow = c.outgoing.len() >= UPDATES_QUEUED;
+            for m in c.monitors.iter_mut().filter(|m| m.db == db) {
+                if slow || !m.held.is_empty() {
+                    m.hold(commit);
+                } else if let Some(updates) = m.monitor.update(commit) {
                     messages.push((*conn, update_message(m, commit.txn_id, updates)));
                 }
             }
