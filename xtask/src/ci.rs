@@ -66,8 +66,8 @@ fn build() -> Result<()> {
 /// All tests; the scenarios drive the release binaries.
 pub fn tests() -> Result<()> {
     build()?;
-    cargo(&["test", "--workspace", "--exclude", "fv-scenarios"])?;
-    cargo(&["test", "--package", "fv-scenarios", "--", "--test-threads=2"])
+    cargo(&["test", "--workspace", "--no-fail-fast", "--exclude", "fv-scenarios"])?;
+    cargo(&["test", "--no-fail-fast", "--package", "fv-scenarios", "--", "--test-threads=2"])
 }
 
 /// The same tests with the limits lifted: more cases, more seeds, more time.
