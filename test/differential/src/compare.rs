@@ -1,0 +1,129 @@
+//! What counts as equal.
+
+use crate::case::Case;
+use crate::pair::Account;
+
+/// One text that is not the same on both sides.
+#[derive(Clone, Debug)]
+pub struct Difference {
+    pub what: String,
+    pub reference: String,
+    pub ours: String,
+}
+
+impl std::fmt::Display for Difference {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        writeln!(f, "## {}", self.what)?;
+        let (a, b): (Vec<&str>, Vec<&str>) = (self.reference.lines().collect(), self.ours.lines().collect());
+        let trace = self.what.contains("ofproto/trace");
+        for l in &a {
+            if !b.contains(l) {
+                writeln!(f, "- {l}")?;
+            } else if trace {
+                writeln!(f, "  {l}")?;
+            }
+        }
+        for l in &b {
+            if !a.contains(l) {
+                writeln!(f, "+ {l}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What differs once everything that may differ has been made equal.
+pub fn differences(case: &Case, reference: &Account, ours: &Account) -> Vec<Difference> {
+    let _ = case;
+    let mut out = Vec::new();
+    for ((what, a), (_, b)) in reference.iter().zip(ours) {
+        let (a, b) = (plain(what, a), plain(what, b));
+        if a != b {
+            out.push(Difference { what: what.clone(), reference: a, ours: b });
+        }
+    }
+    out
+}
+
+/// A text without what differs from run to run.
+fn plain(what: &str, text: &str) -> String {
+    let mut t = text.to_string();
+    for (name, ends) in [("duration=", ","), ("recirc_id=", ","), ("used:", ","), ("xid=", ")"), ("recirc(", ")")] {
+        t = blank(&t, name, ends);
+    }
+    if what.contains("dump-flows") {
+        let mut lines: Vec<&str> = t.lines().collect();
+        lines.sort_unstable();
+        t = lines.join("\n");
+    }
+    t
+}
+
+/// `text` with what follows `name` up to one of `ends` replaced.
+fn blank(text: &str, name: &str, ends: &str) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find(name) {
+        let (head, tail) = rest.split_at(at + name.len());
+        out.push_str(head);
+        let value = &tail[..tail.find(|c: char| ends.contains(c) || c == '\n').unwrap_or(tail.len())];
+        // "never" says something.
+        out.push_str(if value == "never" { value } else { "?" });
+        rest = &tail[value.len()..];
+    }
+    out + rest
+}
+
+/// `new` with each number replaced by how much it grew since `old`.
+pub fn grown(old: &str, new: &str) -> String {
+    let (a, b) = (tokens(old), tokens(new));
+    let mut out = String::new();
+    for (i, t) in b.iter().enumerate() {
+        let before = a.get(i).and_then(|t| t.parse::<u64>().ok());
+        match (t.parse::<u64>(), before) {
+            (Ok(n), Some(o)) if a.len() == b.len() => out.push_str(&n.wrapping_sub(o).to_string()),
+            _ => out.push_str(t),
+        }
+    }
+    out
+}
+
+/// Runs of digits, and what is between them.
+fn tokens(s: &str) -> Vec<&str> {
+    let mut out = Vec::new();
+    let mut start = 0;
+    for (i, w) in s.as_bytes().windows(2).enumerate() {
+        if w[0].is_ascii_digit() != w[1].is_ascii_digit() {
+            out.push(&s[start..=i]);
+            start = i + 1;
+        }
+    }
+    out.push(&s[start..]);
+    out
+}
+
+/// The packets of a capture from byte `from` on, one a line.
+pub fn pcap(bytes: &[u8], from: usize) -> String {
+    let mut out = String::new();
+    let mut at = from.max(24);
+    while let Some(h) = bytes.get(at..at + 16) {
+        let len = u32::from_le_bytes([h[8], h[9], h[10], h[11]]) as usize;
+        let Some(p) = bytes.get(at + 16..at + 16 + len) else { break };
+        out.push_str(&crate::packets::hex(p));
+        out.push('\n');
+        at += 16 + len;
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_grow() {
+        assert_eq!(grown("a 10, b 5", "a 12, b 5"), "a 2, b 0");
+        assert_eq!(grown("", "a 12"), "a 12");
+        assert_eq!(blank("used:0.1s, used:never, x", "used:", ","), "used:?, used:never, x");
+    }
+}
