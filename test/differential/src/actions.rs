@@ -95,10 +95,10 @@ fn header(r: &mut Rng, d: Dialect, kind: &mut Kind) -> String {
         (1, ..) => format!("mod_dl_dst:{}", r.pick(&MACS[..3])),
         (2, L3::V4, _) => format!("mod_nw_{}:{}", r.pick(&["src", "dst"]), r.pick(&IPS)),
         (2, L3::V6, _) if !v10 => format!("set_field:{}->ipv6_{}", r.pick(&IP6S), r.pick(&["src", "dst"])),
-        (3, L3::V4 | L3::V6, _) => format!("mod_nw_tos:{}", r.of(&[0, 32, 184])),
         (3 | 4, L3::V4 | L3::V6, _) if !v10 && r.one_in(2) => {
             format!("set_field:{}->{}", r.of(&[0, 1, 3]), r.pick(&["nw_ecn", "ip_ecn"]))
         }
+        (3, L3::V4 | L3::V6, _) => format!("mod_nw_tos:{}", r.of(&[0, 32, 184])),
         (4, L3::V4 | L3::V6, _) => r.pick(&["dec_ttl", "dec_ttl", "dec_ttl(1,2)", "mod_nw_ttl:9"]).into(),
         (5 | 6, L3::V4 | L3::V6, L4::Tcp | L4::Udp | L4::Sctp) => {
             format!("mod_tp_{}:{}", r.pick(&["src", "dst"]), r.of(&PORTS))

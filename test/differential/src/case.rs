@@ -67,7 +67,11 @@ impl Case {
         let frags = r.pick(&["normal", "normal", "normal", "drop", "nx-match"]);
         let of = |b: usize| -> Vec<u32> { BRIDGES[b].1.iter().copied().chain([PATCH]).collect() };
         let counts = [6 + r.below(25), 2 + r.below(6)];
-        let rules = [0, 1].map(|b| (0..counts[b]).map(|_| rule(r, dialect, &of(b))).chain(last(r)).collect());
+        let rules = [0, 1].map(|b| {
+            let mut list: Vec<String> = (0..counts[b]).map(|_| rule(r, dialect, &of(b))).collect();
+            list.extend(last(r));
+            list
+        });
         let mut c = Case { seed, dialect, ports, port_mods, frags, rules, steps: Vec::new() };
         c.steps = steps(r, &c);
         c
@@ -142,7 +146,8 @@ fn steps(r: &mut Rng, c: &Case) -> Vec<Step> {
         if round == 0 {
             let (b, _, p) = &some[r.below(some.len() as u64) as usize];
             let from = r.pick(&["1", "CONTROLLER", "LOCAL", "NONE"]);
-            let act = r.pick(&["TABLE", "NORMAL", "FLOOD", "resubmit(,1)", "mod_dl_src:50:54:00:00:00:09,2", "3,IN_PORT"]);
+            let act =
+                r.pick(&["TABLE", "NORMAL", "FLOOD", "resubmit(,1)", "mod_dl_src:50:54:00:00:00:09,2", "3,IN_PORT"]);
             out.push(Step::PacketOut(*b, from.into(), act.into(), p.clone()));
         }
         if round < 2 {
@@ -157,7 +162,11 @@ fn change(r: &mut Rng, c: &Case) -> Step {
     let ports: Vec<u32> = BRIDGES[0].1.to_vec();
     let known = c.rules[0][r.below(c.rules[0].len() as u64) as usize].clone();
     let (head, _) = known.split_once(",actions=").unwrap_or((&known, ""));
-    let loose: String = head.split(',').filter(|f| !f.starts_with("priority") && !f.starts_with("cookie")).collect::<Vec<_>>().join(",");
+    let loose: String = head
+        .split(',')
+        .filter(|f| !f.starts_with("priority") && !f.starts_with("cookie"))
+        .collect::<Vec<_>>()
+        .join(",");
     match r.below(6) {
         0 => Step::Ofctl(0, format!("del-flows br0 {loose}")),
         1 => Step::Ofctl(0, format!("mod-flows br0 {loose},actions=output:{}", r.of(&ports))),
