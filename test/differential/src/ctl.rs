@@ -25,7 +25,7 @@ impl Ctl {
 
     /// The reply, or the error's text.
     pub fn call(&mut self, method: &str, params: &[&str]) -> Result<String, String> {
-        self.id += 1; eprintln!("{method} {params:?}");
+        self.id += 1;
         let request = json!({ "id": self.id, "method": method, "params": params });
         if let Err(e) = self.stream.write_all(request.to_string().as_bytes()) {
             return Err(format!("<control socket: {e}>"));

@@ -93,6 +93,13 @@ impl Side {
         }
     }
 
+    /// A whole round of revalidation. Pausing first makes the reference begin one at once.
+    fn settle(&mut self) {
+        for c in ["revalidator/pause", "revalidator/resume", "revalidator/wait"] {
+            self.call(c, &[]);
+        }
+    }
+
     /// All that is said by `ovs-ofctl`.
     fn ofctl(&self, line: &str) -> String {
         let o = self.env.run("ovs-ofctl", &format!("--timeout=20 -vconsole:off {line}"));
@@ -128,7 +135,7 @@ impl Side {
         for c in ["fdb/flush", "revalidator/purge"] {
             self.call(c, &[]);
         }
-        self.call("revalidator/wait", &[]);
+        self.settle();
         out
     }
 
@@ -181,26 +188,26 @@ impl Side {
             }
             Step::Receive(port, p) => {
                 let text = self.call("netdev-dummy/receive", &[&format!("p{port}"), p]);
-                self.call("revalidator/wait", &[]);
+                self.settle();
                 let flows = self.call("dpctl/dump-flows", &[]);
                 out.push((format!("{i}: receive p{port} {p}, dpctl/dump-flows"), format!("{text}{flows}")));
             }
             Step::PacketOut(b, from, actions, p) => {
                 let line = format!("packet-out {} 'in_port={from},packet={p},actions={actions}'", BRIDGES[*b].0);
                 let text = self.ofctl(&line);
-                self.call("revalidator/wait", &[]);
+                self.settle();
                 out.push((format!("{i}: {line}"), text));
             }
             Step::Ofctl(_, line) => {
                 let line = format!("-O {} {}", case.dialect.option(), quote_last(line));
                 let text = self.ofctl(&line);
-                self.call("revalidator/wait", &[]);
+                self.settle();
                 let flows = self.call("dpctl/dump-flows", &[]);
                 out.push((format!("{i}: {line}, dpctl/dump-flows"), format!("{text}{flows}")));
             }
             Step::Warp(ms) => {
                 self.call("time/warp", &[&ms.to_string(), "500"]);
-                self.call("revalidator/wait", &[]);
+                self.settle();
                 let flows = self.call("dpctl/dump-flows", &[]);
                 out.push((format!("{i}: time/warp {ms}, dpctl/dump-flows"), flows));
             }
