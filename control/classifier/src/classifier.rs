@@ -35,12 +35,29 @@ struct Known<R> {
 
 struct Writer<R> {
     by_mask: HashMap<MiniMask, Known<R>, foldhash::fast::FixedState>,
+    /// The subtables in the order that is published next. Among equal priorities the one that is
+    /// met first wins, so the order among these is part of the behaviour: the reference's, who
+    /// appends new subtables, fills the hole of a removed one with the last, and sorts stably.
+    order: Vec<Ranked<R>>,
     /// Removed rules that lookups at older versions may still want.
     removed: VecDeque<Arc<ClsRule<R>>>,
     n_rules: usize,
     /// The published order is behind.
     dirty: bool,
     deferred: bool,
+}
+
+impl<R> Writer<R> {
+    /// The highest priority of a subtable is another now; None if it has no rules left.
+    fn rank(&mut self, subtable: &Arc<Subtable<R>>, max: Option<i32>) {
+        let at = self.order.iter().position(|r| Arc::ptr_eq(&r.subtable, subtable));
+        match (at, max) {
+            (Some(i), Some(p)) => self.order[i].max_priority = p,
+            (Some(i), None) => drop(self.order.swap_remove(i)),
+            (None, Some(p)) => self.order.push(Ranked { max_priority: p, subtable: subtable.clone() }),
+            (None, None) => {}
+        }
+    }
 }
 
 /// See the crate's description. Any method may be called from any thread; those that change
@@ -65,6 +82,7 @@ impl<R> Classifier<R> {
             tries: ArcSwap::from_pointee(Tries::new(&DEFAULT_PREFIXES)),
             writer: Mutex::new(Writer {
                 by_mask: HashMap::default(),
+                order: Vec::new(),
                 removed: VecDeque::new(),
                 n_rules: 0,
                 dirty: false,
@@ -87,6 +105,9 @@ impl<R> Classifier<R> {
         *known.priorities.entry(rule.priority()).or_default() += 1;
         let rank_changed = old_max.is_none_or(|m| m < rule.priority());
         let subtable = known.subtable.clone();
+        if rank_changed {
+            w.rank(&subtable, Some(rule.priority()));
+        }
         self.tries.load().insert(rule.matches(), &subtable.lengths);
         subtable.insert(rule);
         w.n_rules += 1;
@@ -147,7 +168,10 @@ impl<R> Classifier<R> {
         }
         subtable.remove(rule);
         self.tries.load().remove(rule.matches(), &subtable.lengths);
-        w.dirty |= new_max != old_max;
+        if new_max != old_max {
+            w.rank(&subtable, new_max);
+            w.dirty = true;
+        }
     }
 
     /// Puts off the cost of a new or re-ranked subtable until [`Self::publish`]: until then rules
@@ -167,16 +191,8 @@ impl<R> Classifier<R> {
             return;
         }
         w.dirty = false;
-        let mut v: Vec<Ranked<R>> = w
-            .by_mask
-            .values()
-            .filter_map(|k| {
-                let (p, _) = k.priorities.last_key_value()?;
-                Some(Ranked { max_priority: *p, subtable: k.subtable.clone() })
-            })
-            .collect();
-        v.sort_by_key(|r| std::cmp::Reverse(r.max_priority));
-        self.subtables.store(Arc::new(v));
+        w.order.sort_by_key(|r| std::cmp::Reverse(r.max_priority));
+        self.subtables.store(Arc::new(w.order.clone()));
     }
 
     /// The fields that have tries, at most [`MAX_PREFIXES`]. Lookups go on meanwhile with the old ones.

@@ -106,7 +106,8 @@ impl Slowpath {
         pull::credit(&self.patch, &out.credits, &stats, now);
     }
 
-    fn effects(&self, out: &Output, now: Nanos) {
+    /// What the packet of a translation does once.
+    pub fn effects(&self, out: &Output, now: Nanos) {
         let mut changed = false;
         for e in &out.effects {
             changed |= pull::apply(e, now);

@@ -1,5 +1,6 @@
 //! The dispatch of a list of actions.
 
+use fv_core::OfPort;
 use fv_openflow::action::Action;
 
 use crate::ctx::Ctx;
@@ -8,12 +9,13 @@ use crate::trace::Kind;
 impl Ctx<'_> {
     /// Does `list` in order until it ends, `exit` is met or translation fails.
     pub fn do_actions(&mut self, list: &[Action]) {
-        for a in list {
-            if self.exit {
+        for (i, a) in list.iter().enumerate() {
+            if self.exit || self.error.is_some() {
+                self.unroll(&list[i..]);
                 break;
             }
             self.enter(Kind::Action, |_| crate::text::format_action(a));
-            let go_on = self.do_action(a);
+            let go_on = self.do_action(a, i + 1 == list.len());
             self.leave();
             if !go_on {
                 break;
@@ -21,8 +23,27 @@ impl Ctx<'_> {
         }
     }
 
+    /// What a frozen pipeline has still to do.
+    fn unroll(&mut self, rest: &[Action]) {
+        if !self.freezing {
+            return;
+        }
+        let at = rest.iter().any(|a| matches!(a, Action::Resubmit(_) | Action::GotoTable(_) | Action::Controller(_)));
+        if at {
+            let cookie = self.rule.as_ref().map_or(self.thawed_cookie, |r| r.cookie);
+            self.rest.push(Action::UnrollXlate { table: self.table, cookie });
+        }
+        self.rest.extend_from_slice(rest);
+    }
+
     /// False ends the list that the action is in.
-    fn do_action(&mut self, a: &Action) -> bool {
+    fn do_action(&mut self, a: &Action, last: bool) -> bool {
+        if self.was_mpls && below_labels(a) {
+            // The headers below the popped labels show when the packet comes round again.
+            self.freeze_here();
+            self.unroll(std::slice::from_ref(a));
+            return true;
+        }
         match a {
             Action::Output { port, max_len } => self.output_action(*port, *max_len),
             Action::OutputReg { src, max_len } => self.output_reg(src, *max_len),
@@ -60,20 +81,27 @@ impl Ctx<'_> {
             Action::Resubmit(r) => self.resubmit(r),
             Action::GotoTable(t) => {
                 let port = self.in_port();
-                self.table_action(port, *t, true);
+                self.table_action(port, *t, true, true);
             }
-            Action::Clone(inner) => self.clone_action(&inner.0),
+            Action::Clone(inner) => self.clone_actions(&inner.0, last && self.action_set.is_empty()),
             Action::ClearActions => {
+                self.note_action_set("was");
                 self.action_set.clear();
-                self.note(Kind::Detail, |_| "action set is empty".into());
+                self.flow.pipe.actset_output = OfPort::UNSET.0;
             }
             Action::WriteActions(w) => self.write_actions(&w.0),
+            Action::UnrollXlate { table, cookie } => {
+                self.table = *table;
+                self.thawed_cookie = *cookie;
+                self.rule = None;
+            }
             Action::WriteMetadata { metadata, mask } => {
                 let old = self.flow.pipe.metadata.get();
                 self.flow.pipe.metadata = (old & !mask | metadata & mask).into();
             }
             Action::Exit => self.exit = true,
-            Action::Note(_) | Action::Conjunction { .. } | Action::FinTimeout { .. } => {}
+            Action::Note(_) | Action::Conjunction { .. } => {}
+            Action::FinTimeout { .. } => self.mask.0.dp.base.nw_proto = 0xff,
             Action::DebugSlow => self.slow |= fv_dpif::action::SlowReasons::ACTION,
             other => {
                 // The switch refuses rules with these when they are installed.
@@ -84,93 +112,154 @@ impl Ctx<'_> {
         true
     }
 
-    /// The packet as it is goes through `inner`; what they change is undone afterwards.
-    fn clone_action(&mut self, inner: &[Action]) {
-        let (flow, base, stack, set) = (self.flow, self.base, self.stack.clone(), self.action_set.clone());
-        let (exit, mut outer) = (self.exit, std::mem::take(&mut self.out));
-        self.do_actions(inner);
-        let changed = self.base != base;
-        let body = std::mem::take(&mut self.out);
-        if changed {
-            // The headers that were written must not be seen by what follows.
-            if !body.is_empty() {
-                outer.push(fv_dpif::DpAction::Clone(body));
-            }
+    /// The packet as it is goes through `inner`; what they change is undone afterwards. Headers that
+    /// the datapath has changed by then are changed back by what follows, unless the actions
+    /// cannot be undone: those need a copy of the packet.
+    pub fn clone_actions(&mut self, inner: &[Action], last: bool) {
+        let (flow, stack, set) = (self.flow, self.stack.clone(), self.action_set.clone());
+        if last || reversible(inner) {
+            self.do_actions(inner);
+            self.end_of_pipeline();
         } else {
-            outer.extend(body);
+            self.commit();
+            let (base, was_mpls) = (self.base, self.was_mpls);
+            let outer = std::mem::take(&mut self.out);
+            self.do_actions(inner);
+            self.end_of_pipeline();
+            let body = std::mem::replace(&mut self.out, outer);
+            if !body.is_empty() {
+                self.out.push(fv_dpif::DpAction::Clone(body));
+            }
+            (self.base, self.was_mpls) = (base, was_mpls);
         }
-        self.out = outer;
-        (self.flow, self.base, self.stack, self.action_set) = (flow, base, stack, set);
-        if self.error.is_none() {
-            self.exit = exit;
-        }
+        (self.flow, self.stack, self.action_set) = (flow, stack, set);
     }
 
     fn write_actions(&mut self, list: &[Action]) {
-        for a in list {
-            // A later action of a kind replaces the earlier one.
-            self.action_set.retain(|o| slot(o) != slot(a));
-            self.action_set.push(a.clone());
+        let has_group = |l: &[Action]| l.iter().any(|a| matches!(a, Action::Group(_)));
+        if !has_group(&self.action_set) {
+            let out =
+                list.iter().rev().find_map(|a| if let Action::Output { port, .. } = a { Some(*port) } else { None });
+            if has_group(list) {
+                self.flow.pipe.actset_output = OfPort::UNSET.0;
+            } else if let Some(p) = out {
+                self.flow.pipe.actset_output = p.0;
+            }
         }
-        self.note(Kind::Detail, |c| {
-            format!("action set is: {}", crate::text::format_actions(&ordered_set(&c.action_set)))
+        self.action_set.extend_from_slice(list);
+        self.note_action_set("is");
+    }
+
+    fn note_action_set(&mut self, verb: &str) {
+        self.note(Kind::Detail, |c| match &ordered_set(&c.action_set)[..] {
+            [] => format!("action set {verb} empty"),
+            list => format!("action set {verb}: {}", crate::text::format_actions(list)),
         });
     }
 }
 
-/// The place of an action in the action set (OpenFlow 1.3.5 section 5.10), and what makes two
-/// actions the same one: equal slots replace each other.
-fn slot(a: &Action) -> (u8, u32) {
+/// Whether all that the actions change can be changed back by rewriting headers.
+fn reversible(list: &[Action]) -> bool {
+    list.iter().all(|a| match a {
+        Action::Ct(_) | Action::Nat(_) | Action::Meter(_) | Action::OutputTrunc { .. } => false,
+        Action::Encap(_) | Action::Decap(_) | Action::DecNshTtl => false,
+        Action::Clone(inner) => reversible(&inner.0),
+        _ => true,
+    })
+}
+
+/// Actions on headers that a popped label hid until now.
+fn below_labels(a: &Action) -> bool {
     match a {
-        Action::StripVlan { .. } => (1, 0),
-        Action::PopMpls(_) => (1, 1),
-        Action::Decap(_) => (1, 2),
-        Action::Encap(_) => (2, 0),
-        Action::PushMpls(_) => (3, 0),
-        Action::PushVlan(_) => (4, 0),
-        Action::DecMplsTtl => (5, 0),
-        Action::DecTtl(_) => (5, 1),
-        Action::DecNshTtl => (5, 2),
-        Action::SetField(s) => (6, s.field as u32),
-        Action::SetEthSrc(_) => (6, 0x1000),
-        Action::SetEthDst(_) => (6, 0x1001),
-        Action::SetIpv4Src(_) => (6, 0x1002),
-        Action::SetIpv4Dst(_) => (6, 0x1003),
-        Action::SetIpDscp(_) => (6, 0x1004),
-        Action::SetIpEcn(_) => (6, 0x1005),
-        Action::SetIpTtl(_) => (6, 0x1006),
-        Action::SetL4SrcPort(_) => (6, 0x1007),
-        Action::SetL4DstPort(_) => (6, 0x1008),
-        Action::SetVlanVid { .. } => (6, 0x1009),
-        Action::SetVlanPcp { .. } => (6, 0x100a),
-        Action::SetTunnel { .. } => (6, 0x100b),
-        Action::SetMplsLabel(_) => (6, 0x100c),
-        Action::SetMplsTc(_) => (6, 0x100d),
-        Action::SetMplsTtl(_) => (6, 0x100e),
-        Action::RegMove { .. } => (6, 0x100f),
-        Action::SetQueue(_) => (7, 0),
-        Action::Group(_) => (8, 0),
-        Action::Output { .. } => (9, 0),
-        Action::Resubmit(_) => (10, 0),
-        Action::Ct(_) => (11, 0),
-        _ => (12, 0),
+        Action::SetIpv4Src(_)
+        | Action::SetIpv4Dst(_)
+        | Action::SetIpDscp(_)
+        | Action::SetIpEcn(_)
+        | Action::SetIpTtl(_)
+        | Action::SetL4SrcPort(_)
+        | Action::SetL4DstPort(_)
+        | Action::DecTtl(_)
+        | Action::Learn(_)
+        | Action::Multipath(_)
+        | Action::Bundle(_)
+        | Action::FinTimeout { .. }
+        | Action::PopMpls(_)
+        | Action::PushMpls(_)
+        | Action::Ct(_) => true,
+        Action::SetField(s) => below(s.field),
+        Action::RegMove { src, dst } => below(src.field) || below(dst.field),
+        Action::StackPush(s) | Action::StackPop(s) => below(s.field),
+        _ => false,
     }
 }
 
-/// The action set in the order in which it is executed. A group displaces an output, an output a resubmit.
+fn below(f: fv_flow::Field) -> bool {
+    f as u32 >= fv_flow::Field::Ipv4Src as u32
+}
+
+const SLOT_SET: u8 = 9;
+const SLOT_QUEUE: u8 = 10;
+const SLOT_GROUP: u8 = 11;
+const SLOT_OUTPUT: u8 = 12;
+const SLOT_RESUBMIT: u8 = 13;
+const SLOT_CT: u8 = 14;
+const SLOT_NONE: u8 = 15;
+
+/// The place of an action in the action set (OpenFlow 1.3.5 section 5.10).
+fn slot(a: &Action) -> u8 {
+    match a {
+        Action::StripVlan { .. } => 0,
+        Action::PopMpls(_) => 1,
+        Action::Decap(_) => 2,
+        Action::Encap(_) => 3,
+        Action::PushMpls(_) => 4,
+        Action::PushVlan(_) => 5,
+        Action::DecTtl(_) => 6,
+        Action::DecMplsTtl => 7,
+        Action::DecNshTtl => 8,
+        Action::SetField(_)
+        | Action::RegMove { .. }
+        | Action::SetEthSrc(_)
+        | Action::SetEthDst(_)
+        | Action::SetIpv4Src(_)
+        | Action::SetIpv4Dst(_)
+        | Action::SetIpDscp(_)
+        | Action::SetIpEcn(_)
+        | Action::SetIpTtl(_)
+        | Action::SetL4SrcPort(_)
+        | Action::SetL4DstPort(_)
+        | Action::SetVlanVid { .. }
+        | Action::SetVlanPcp { .. }
+        | Action::SetTunnel { .. }
+        | Action::SetMplsLabel(_)
+        | Action::SetMplsTc(_)
+        | Action::SetMplsTtl(_) => SLOT_SET,
+        Action::SetQueue(_) => SLOT_QUEUE,
+        Action::Group(_) => SLOT_GROUP,
+        Action::Output { .. } => SLOT_OUTPUT,
+        Action::Resubmit(_) => SLOT_RESUBMIT,
+        Action::Ct(_) => SLOT_CT,
+        _ => SLOT_NONE,
+    }
+}
+
+/// The action set in the order in which it is executed. Of each kind the last one counts, but all
+/// that set fields do, in their order. A group displaces an output, an output a resubmit.
 pub(crate) fn ordered_set(set: &[Action]) -> Vec<Action> {
-    let mut v: Vec<Action> = set.to_vec();
-    v.sort_by_key(|a| slot(a).0);
-    let has = |n: u8| v.iter().any(|a| slot(a).0 == n);
-    let last = [8, 9, 10, 11].into_iter().find(|n| has(*n));
-    v.retain(|a| slot(a).0 < 8 || Some(slot(a).0) == last);
-    if last.is_none() { Vec::new() } else { v }
+    let last_of = |k: u8| set.iter().rev().find(|a| slot(a) == k).cloned();
+    let Some(end) = [SLOT_GROUP, SLOT_OUTPUT, SLOT_RESUBMIT, SLOT_CT].into_iter().find_map(last_of) else {
+        return Vec::new();
+    };
+    let mut v: Vec<Action> = (0..SLOT_SET).filter_map(last_of).collect();
+    v.extend(set.iter().filter(|a| slot(a) == SLOT_SET).cloned());
+    v.extend(last_of(SLOT_QUEUE));
+    v.push(end);
+    v
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fv_core::OfPort;
 
     #[test]
     fn the_set_is_ordered_and_needs_a_destination() {
@@ -180,5 +269,7 @@ mod tests {
         assert_eq!(got, [set[3].clone(), set[2].clone(), set[1].clone(), out.clone()]);
         assert_eq!(ordered_set(&set[1..]), []);
         assert_eq!(ordered_set(&[out.clone(), Action::Group(1)]), [Action::Group(1)]);
+        let later = Action::Output { port: OfPort(2), max_len: 0 };
+        assert_eq!(ordered_set(&[out, Action::SetIpTtl(3), later.clone()]), [Action::SetIpTtl(3), later]);
     }
 }

@@ -5,7 +5,7 @@
 //! translation read or wrote of it, so that one megaflow can serve packets that differ elsewhere.
 
 use fv_dpif::DpAction;
-use fv_dpif::action::{Masked, SetField};
+use fv_dpif::action::{Masked, SetField, SlowReasons};
 use fv_flow::key::{V6, VLAN_CFI, Vlan};
 use fv_flow::{FlowKey, FlowMask};
 
@@ -22,18 +22,24 @@ pub fn is_mpls(eth_type: u16) -> bool {
 
 /// Appends to `out` what makes a packet of `base` one of `flow`, and sets `base` to `flow`'s headers.
 ///
-/// `mask` gains the bits on which the result depends.
-pub fn commit(flow: &FlowKey, base: &mut FlowKey, mask: &mut FlowMask, out: &mut Vec<DpAction>) {
+/// `mask` gains the bits on which the result depends. The result says why the slow path must
+/// execute the actions, if it must: the kernel's datapath cannot write these headers, and every
+/// datapath is treated alike.
+pub fn commit(flow: &FlowKey, base: &mut FlowKey, mask: &mut FlowMask, out: &mut Vec<DpAction>) -> SlowReasons {
     ethernet(flow, base, mask, out);
-    let mpls_out = is_mpls(flow.base.dl_type.get()) || is_mpls(base.base.dl_type.get());
-    if mpls_out && mpls_depth(flow) < mpls_depth(base) {
+    // Without its labels first: L3 and L4 headers can be written only then.
+    let unlabel = is_mpls(base.base.dl_type.get()) && !is_mpls(flow.base.dl_type.get());
+    if unlabel {
         mpls(flow, base, mask, out);
     }
-    network(flow, base, mask, out);
+    let slow = network(flow, base, mask, out);
     ports(flow, base, mask, out);
-    mpls(flow, base, mask, out);
+    if !unlabel {
+        mpls(flow, base, mask, out);
+    }
     vlan(flow, base, mask, out);
     metadata(flow, base, mask, out);
+    if slow { SlowReasons::ACTION } else { SlowReasons::default() }
 }
 
 /// A written field: value and the bits translation touched; a zero mask where nothing changed.
@@ -55,23 +61,24 @@ fn ethernet(flow: &FlowKey, base: &mut FlowKey, mask: &FlowMask, out: &mut Vec<D
     }
 }
 
-fn network(flow: &FlowKey, base: &mut FlowKey, mask: &mut FlowMask, out: &mut Vec<DpAction>) {
+/// True where the slow path must do it.
+fn network(flow: &FlowKey, base: &mut FlowKey, mask: &mut FlowMask, out: &mut Vec<DpAction>) -> bool {
     // A flow that lost its L3 header (a pushed label) cannot be rewritten below it.
-    if flow.base.nw_proto == 0 && !matches!(flow.base.dl_type.get(), ETH_IP | ETH_IPV6 | ETH_ARP | ETH_RARP) {
-        return;
+    if flow.base.nw_proto == 0 {
+        return false;
     }
     match base.base.dl_type.get() {
         ETH_IP => {
             ipv4(flow, base, mask, out);
-            icmp(flow, base, mask, out, 1);
+            icmp(flow, base, mask, out, 1)
         }
         ETH_IPV6 => {
             ipv6(flow, base, mask, out);
-            icmp(flow, base, mask, out, 58);
-            neighbour(flow, base, mask, out);
+            let icmp = icmp(flow, base, mask, out, 58);
+            neighbour(flow, base, mask, out) | icmp
         }
         ETH_ARP | ETH_RARP => arp(flow, base, mask, out),
-        _ => {}
+        _ => false,
     }
 }
 
@@ -83,9 +90,6 @@ fn ipv4(flow: &FlowKey, base: &mut FlowKey, mask: &mut FlowMask, out: &mut Vec<D
     let tos = changed(f.nw_tos, b.nw_tos, m.nw_tos);
     let ttl = changed(f.nw_ttl, b.nw_ttl, m.nw_ttl);
     if any(&src) || any(&dst) || any(&tos) || any(&ttl) {
-        // Rewriting the header changes checksums of the protocol above: which one is part of the match.
-        m.nw_proto = 0xff;
-        m.nw_frag = 0xff;
         out.push(DpAction::Set(SetField::Ipv4 { src, dst, tos, ttl }));
         (b.nw_src, b.nw_dst, b.nw_tos, b.nw_ttl) = (f.nw_src, f.nw_dst, f.nw_tos, f.nw_ttl);
     }
@@ -102,19 +106,17 @@ fn ipv6(flow: &FlowKey, base: &mut FlowKey, mask: &mut FlowMask, out: &mut Vec<D
     let tclass = changed(f.nw_tos, b.nw_tos, m.nw_tos);
     let hlimit = changed(f.nw_ttl, b.nw_ttl, m.nw_ttl);
     if any(&src) || any(&dst) || any(&label) || any(&tclass) || any(&hlimit) {
-        m.nw_proto = 0xff;
-        m.nw_frag = 0xff;
         out.push(DpAction::Set(SetField::Ipv6 { src, dst, label, tclass, hlimit }));
         (b6.ipv6_src, b6.ipv6_dst, b6.ipv6_label) = (f6.ipv6_src, f6.ipv6_dst, f6.ipv6_label);
         (b.nw_tos, b.nw_ttl) = (f.nw_tos, f.nw_ttl);
     }
 }
 
-fn icmp(flow: &FlowKey, base: &mut FlowKey, mask: &mut FlowMask, out: &mut Vec<DpAction>, proto: u8) {
+fn icmp(flow: &FlowKey, base: &mut FlowKey, mask: &mut FlowMask, out: &mut Vec<DpAction>, proto: u8) -> bool {
     let (f, b) = (&flow.base, &mut base.dp.base);
     let m = &mut mask.0.dp.base;
     if b.nw_proto != proto {
-        return;
+        return false;
     }
     let ty = changed(f.tp_src.get() as u8, b.tp_src.get() as u8, m.tp_src.get() as u8);
     let code = changed(f.tp_dst.get() as u8, b.tp_dst.get() as u8, m.tp_dst.get() as u8);
@@ -122,13 +124,15 @@ fn icmp(flow: &FlowKey, base: &mut FlowKey, mask: &mut FlowMask, out: &mut Vec<D
         m.nw_proto = 0xff;
         out.push(DpAction::Set(if proto == 1 { SetField::Icmp { ty, code } } else { SetField::Icmpv6 { ty, code } }));
         (b.tp_src, b.tp_dst) = (f.tp_src, f.tp_dst);
+        return true;
     }
+    false
 }
 
-fn neighbour(flow: &FlowKey, base: &mut FlowKey, mask: &mut FlowMask, out: &mut Vec<DpAction>) {
+fn neighbour(flow: &FlowKey, base: &mut FlowKey, mask: &mut FlowMask, out: &mut Vec<DpAction>) -> bool {
     let is_nd = base.base.nw_proto == 58 && base.base.tp_dst.get() == 0 && matches!(base.base.tp_src.get(), 135 | 136);
     if !is_nd {
-        return;
+        return false;
     }
     let (f, b): (&V6, &mut V6) = (&flow.dp.v6, &mut base.dp.v6);
     let m = &mask.0.dp.v6;
@@ -142,10 +146,12 @@ fn neighbour(flow: &FlowKey, base: &mut FlowKey, mask: &mut FlowMask, out: &mut 
         m.nw_proto = 0xff;
         m.tp_src = u16::MAX.into();
         m.tp_dst = u16::MAX.into();
+        return true;
     }
+    false
 }
 
-fn arp(flow: &FlowKey, base: &mut FlowKey, mask: &FlowMask, out: &mut Vec<DpAction>) {
+fn arp(flow: &FlowKey, base: &mut FlowKey, mask: &FlowMask, out: &mut Vec<DpAction>) -> bool {
     let (f, b, m) = (&flow.dp, &mut base.dp, &mask.0.dp);
     let sip = changed(f.base.nw_src.get(), b.base.nw_src.get(), m.base.nw_src.get());
     let tip = changed(f.base.nw_dst.get(), b.base.nw_dst.get(), m.base.nw_dst.get());
@@ -157,13 +163,17 @@ fn arp(flow: &FlowKey, base: &mut FlowKey, mask: &FlowMask, out: &mut Vec<DpActi
         out.push(DpAction::Set(SetField::Arp { sip, tip, op, sha, tha }));
         (b.base.nw_src, b.base.nw_dst, b.base.nw_proto) = (f.base.nw_src, f.base.nw_dst, f.base.nw_proto);
         (b.v6.arp_sha, b.v6.arp_tha) = (f.v6.arp_sha, f.v6.arp_tha);
+        return true;
     }
+    false
 }
 
 fn ports(flow: &FlowKey, base: &mut FlowKey, mask: &mut FlowMask, out: &mut Vec<DpAction>) {
     let (f, b) = (&flow.base, &mut base.dp.base);
     let m = &mut mask.0.dp.base;
-    if !matches!(b.dl_type.get(), ETH_IP | ETH_IPV6) || b.nw_frag & fv_flow::key::FRAG_LATER != 0 {
+    // A flow without L3 header, or a packet without ports.
+    let none = f.nw_proto == 0 || (b.tp_src == 0 && b.tp_dst == 0);
+    if none || !matches!(b.dl_type.get(), ETH_IP | ETH_IPV6) {
         return;
     }
     let src = changed(f.tp_src.get(), b.tp_src.get(), m.tp_src.get());
@@ -244,14 +254,12 @@ fn vlan(flow: &FlowKey, base: &mut FlowKey, mask: &mut FlowMask, out: &mut Vec<D
     for _ in same..nb {
         out.push(DpAction::PopVlan);
     }
+    // What was popped must be what this flow's packets have.
+    for m in mask.0.dp.base.vlans[..nb - same].iter_mut() {
+        *m = Vlan { tpid: u16::MAX.into(), tci: u16::MAX.into() };
+    }
     for v in f[..nf - same].iter().rev() {
         out.push(DpAction::PushVlan { tpid: v.tpid.get(), tci: v.tci.get() });
-    }
-    if same < nb.max(nf) {
-        // What was popped or covered must be what this flow's packets have.
-        for m in mask.0.dp.base.vlans[..nb.max(1)].iter_mut() {
-            m.tci = u16::MAX.into();
-        }
     }
     base.dp.base.vlans = f;
 }

@@ -20,7 +20,7 @@ impl Ctx<'_> {
             (Some(r), PacketInReason::Action) if is_table_miss(r) => PacketInReason::ExplicitMiss,
             (_, r) => r,
         };
-        let cookie = self.rule.as_ref().map_or(u64::MAX, |r| r.cookie);
+        let cookie = self.rule.as_ref().map_or(self.thawed_cookie, |r| r.cookie);
         let state = Frozen {
             bridge: self.br.id,
             table: self.table,
@@ -36,7 +36,8 @@ impl Ctx<'_> {
         let RecircId(recirc_id) = self.freeze(Frozen { key, ..state });
         let what = ControllerUpcall {
             reason: reason as u8,
-            dont_send: false,
+            // A trace without a packet has nothing to send.
+            dont_send: self.inp.trace && self.inp.packet.is_none(),
             continuation: pause,
             recirc_id,
             rule_cookie: cookie,
@@ -65,7 +66,7 @@ fn is_table_miss(r: &fv_ofproto::RuleRef) -> bool {
 }
 
 /// The part of a key that does not come from the packet's headers.
-fn metadata_of(k: &fv_flow::FlowKey) -> fv_flow::FlowKey {
+pub(crate) fn metadata_of(k: &fv_flow::FlowKey) -> fv_flow::FlowKey {
     let mut m = fv_flow::FlowKey::default();
     m.dp.base.in_port = k.base.in_port;
     m.dp.base.pkt_mark = k.base.pkt_mark;

@@ -20,6 +20,8 @@ use crate::trace::{Kind, Node, Tracer};
 pub const MAX_DEPTH: u32 = 64;
 /// Most table lookups of one translation.
 pub const MAX_RESUBMITS: u32 = MAX_DEPTH * MAX_DEPTH;
+/// Most datapath actions that tables may yield before no further one is looked up.
+pub const MAX_ACTIONS: usize = 8192;
 /// Most bytes on the pipeline's stack.
 pub const MAX_STACK: usize = 64 * 1024;
 
@@ -175,6 +177,16 @@ pub(crate) struct Ctx<'a> {
     pub credits: Vec<Credit>,
     pub frozen: Vec<RecircId>,
     pub slow: SlowReasons,
+    /// The actions of the action set are being done.
+    pub in_action_set: bool,
+    /// An MPLS label was popped from above what is not parsed yet.
+    pub was_mpls: bool,
+    /// The pipeline stops here and goes on when the packet comes round again.
+    pub freezing: bool,
+    /// Cookie of the rule whose actions go on after a recirculation.
+    pub thawed_cookie: u64,
+    /// What is left to do after that, innermost list first.
+    pub rest: Vec<Action>,
     pub tracer: Option<Tracer>,
 }
 
@@ -204,6 +216,11 @@ pub fn translate(inp: &Input<'_>) -> Output {
         credits: Vec::new(),
         frozen: Vec::new(),
         slow: SlowReasons::default(),
+        in_action_set: false,
+        was_mpls: false,
+        freezing: false,
+        thawed_cookie: u64::MAX,
+        rest: Vec::new(),
         tracer: inp.trace.then(Tracer::default),
     };
     c.flow.pipe.actset_output = OfPort::UNSET.0;
@@ -257,33 +274,41 @@ impl Ctx<'_> {
             Start::Tables => self.receive(),
             Start::Actions(a) => {
                 self.do_actions(a);
-                self.leave();
+                self.end_of_pipeline();
             }
             Start::Thaw(f) => {
                 self.thaw(f);
-                self.leave();
+                self.end_of_pipeline();
             }
         }
-        if self.error.is_none() {
+        self.leave();
+    }
+
+    /// The action set, or the way back to the datapath.
+    pub fn end_of_pipeline(&mut self) {
+        if self.error.is_some() {
+            return;
+        }
+        if !self.freezing {
             self.execute_action_set();
+        }
+        if self.freezing {
+            self.finish_freezing();
         }
     }
 
     /// A packet arrives on its in_port.
     fn receive(&mut self) {
         let port = self.in_port();
-        if let Some(p) = self.port(port) {
-            if self.is_special(&p) {
-                self.leave();
-                return;
-            }
-            if no_recv(&p, self.flow.base.dl_dst) {
-                self.leave();
-                return;
-            }
+        let p = self.port(port);
+        if p.as_ref().is_some_and(|p| self.is_special(p)) {
+            return;
         }
-        self.table_action(port, 0, true);
-        self.leave();
+        let drop = p.is_some_and(|p| no_recv(&p, self.flow.base.dl_dst));
+        self.first_table(port, drop);
+        if !drop {
+            self.end_of_pipeline();
+        }
     }
 
     /// Protocol packets that the switch itself consumes.

@@ -1,6 +1,6 @@
 //! Header and register rewriting. Each action first notes in the mask what it depends on.
 
-use fv_dpif::action::SlowReasons;
+use fv_flow::key::FRAG_LATER;
 use fv_flow::{Field, FieldValue, Subfield};
 use fv_openflow::action::{Action, DecTtl, PacketInReason, SetField};
 
@@ -9,6 +9,8 @@ use crate::ctx::{Ctx, MAX_STACK, XlateError};
 use crate::trace::Kind;
 
 const N_MPLS: usize = 3;
+/// Bottom of stack.
+const BOS: u32 = 0x100;
 
 impl Ctx<'_> {
     /// The fixed-form header actions of OpenFlow 1.0 and 1.1.
@@ -26,8 +28,14 @@ impl Ctx<'_> {
             Action::SetL4SrcPort(p) => self.set_l4(Field::TcpSrc, p.port),
             Action::SetL4DstPort(p) => self.set_l4(Field::TcpDst, p.port),
             Action::SetTunnel { id, .. } => self.flow.dp.tun.id = (*id).into(),
-            Action::SetQueue(q) => self.flow.dp.misc.skb_priority = *q,
-            Action::PopQueue => self.flow.dp.misc.skb_priority = self.inp.key.misc.skb_priority,
+            Action::SetQueue(q) => {
+                self.mask.0.dp.misc.skb_priority = u32::MAX;
+                self.flow.dp.misc.skb_priority = *q;
+            }
+            Action::PopQueue => {
+                self.mask.0.dp.misc.skb_priority = u32::MAX;
+                self.flow.dp.misc.skb_priority = self.inp.key.misc.skb_priority;
+            }
             _ => {}
         }
     }
@@ -39,18 +47,15 @@ impl Ctx<'_> {
 
     fn set_l4(&mut self, f: Field, port: u16) {
         let b = &self.flow.base;
-        let has_ports =
-            matches!(b.dl_type.get(), 0x0800 | 0x86dd) && b.nw_frag & 2 == 0 && matches!(b.nw_proto, 6 | 17 | 132);
-        if matches!(b.dl_type.get(), 0x0800 | 0x86dd) {
+        if matches!(b.dl_type.get(), 0x0800 | 0x86dd) && b.nw_frag & FRAG_LATER == 0 {
             self.mask.0.dp.base.nw_proto = 0xff;
-        }
-        if has_ports {
             self.put(f, u128::from(port));
         }
     }
 
     pub fn set_field(&mut self, s: &SetField) {
         if !s.field.prerequisites_met_wc(&self.flow, &mut self.mask) {
+            self.note(Kind::Warn, |_| format!("unmet prerequisites for {}, set_field ignored", s.field.name()));
             return;
         }
         self.mask.set_bits(s.field, &s.mask);
@@ -58,21 +63,27 @@ impl Ctx<'_> {
     }
 
     pub fn reg_move(&mut self, src: &Subfield, dst: &Subfield) {
-        let ok = src.field.prerequisites_met_wc(&self.flow, &mut self.mask)
-            & dst.field.prerequisites_met_wc(&self.flow, &mut self.mask);
-        src.unwildcard(&mut self.mask);
-        dst.unwildcard(&mut self.mask);
+        let ok = dst.field.prerequisites_met_wc(&self.flow, &mut self.mask)
+            && src.field.prerequisites_met_wc(&self.flow, &mut self.mask);
         if ok {
+            src.unwildcard(&mut self.mask);
+            dst.unwildcard(&mut self.mask);
             let v = src.read(&self.flow);
             dst.write(&mut self.flow, v);
-            self.note(Kind::Detail, |c| {
-                format!(
-                    "{} is now {}",
-                    fv_openflow::text::format_subfield(dst),
-                    fv_flow::text::format_field(dst.field, &dst.field.value(&c.flow), None, None)
-                )
-            });
         }
+        self.note_subfield(dst);
+    }
+
+    fn note_subfield(&mut self, s: &Subfield) {
+        self.note(Kind::Detail, |c| {
+            let name = fv_openflow::text::format_subfield(s);
+            if s.n_bits == s.field.n_bits() {
+                let text = fv_flow::text::format_field(s.field, &s.field.value(&c.flow), None, None);
+                format!("{name} is now {text}")
+            } else {
+                format!("{name} is now {}", hex(s.read(&c.flow)))
+            }
+        });
     }
 
     pub fn stack_push(&mut self, s: &Subfield) {
@@ -87,17 +98,22 @@ impl Ctx<'_> {
     pub fn stack_pop(&mut self, s: &Subfield) {
         s.unwildcard(&mut self.mask);
         match self.stack.pop() {
-            Some(v) => s.write(&mut self.flow, v),
-            None => self.note(Kind::Warn, |_| "Failed to pop from an empty stack.".into()),
+            Some(v) => {
+                s.write(&mut self.flow, v);
+                self.note_subfield(s);
+            }
+            None => self.note(Kind::Error, |_| "stack underflow".into()),
         }
     }
 
     /// False when the TTL expired, which ends the list.
     pub fn dec_ttl(&mut self, d: &DecTtl) -> bool {
-        if !matches!(self.flow.base.dl_type.get(), 0x0800 | 0x86dd) {
-            return true;
-        }
         self.mask.0.dp.base.nw_ttl = 0xff;
+        let version = match self.flow.base.dl_type.get() {
+            0x0800 => 4,
+            0x86dd => 6,
+            _ => return true,
+        };
         if self.flow.base.nw_ttl > 1 {
             self.flow.dp.base.nw_ttl -= 1;
             return true;
@@ -107,7 +123,7 @@ impl Ctx<'_> {
         for id in controllers {
             self.send_to_controller(u16::MAX, PacketInReason::InvalidTtl, *id, &[], false);
         }
-        self.note(Kind::Warn, |_| "IPv4 decrement TTL exception".into());
+        self.note(Kind::Warn, |_| format!("IPv{version} decrement TTL exception"));
         false
     }
 
@@ -134,7 +150,8 @@ impl Ctx<'_> {
     /// False when the TTL expired, which ends the list.
     pub fn dec_mpls_ttl(&mut self) -> bool {
         if !is_mpls(self.flow.base.dl_type.get()) {
-            return true;
+            self.note(Kind::Warn, |_| "MPLS decrement TTL exception".into());
+            return false;
         }
         let lse = self.flow.misc.mpls_lse[0].get();
         self.mask.0.dp.misc.mpls_lse[0] = (self.mask.0.misc.mpls_lse[0].get() | 0xff).into();
@@ -147,60 +164,101 @@ impl Ctx<'_> {
         false
     }
 
-    fn push_mpls(&mut self, eth_type: u16) {
+    /// Labels of the flow. The mask gains the bottom-of-stack bits that decide it.
+    fn count_labels(&mut self) -> usize {
+        if !is_mpls(self.flow.base.dl_type.get()) {
+            return 0;
+        }
         let n = mpls_depth(&self.flow);
+        for m in &mut self.mask.0.dp.misc.mpls_lse[..n] {
+            *m = (m.get() | BOS).into();
+        }
+        n
+    }
+
+    fn push_mpls(&mut self, eth_type: u16) {
+        let n = self.count_labels();
         if n >= N_MPLS {
-            self.note(Kind::Error, |_| {
-                "MPLS push action can't be performed as it would cause stack to be too deep".into()
-            });
+            if self.inp.packet.is_some() {
+                self.note(Kind::Error, |_| {
+                    format!(
+                        "dropping packet on which an MPLS push action can't be performed as it would have more MPLS \
+                         LSEs than the {N_MPLS} supported."
+                    )
+                });
+            }
             self.fail(XlateError::TooManyMplsLabels);
             return;
         }
-        let b = self.flow.base;
-        self.mask.0.dp.misc.mpls_lse = [u32::MAX.into(); N_MPLS];
         let lse = if n > 0 {
-            self.flow.misc.mpls_lse[0].get() & !0x100
+            self.mask.0.dp.misc.mpls_lse[..n + 1].fill(u32::MAX.into());
+            self.flow.misc.mpls_lse[0].get() & !BOS
         } else {
             // Below the first label: the headers must be committed, they cannot be reached afterwards.
             self.commit();
-            let (label, tc, ttl) = match b.dl_type.get() {
-                0x0800 | 0x86dd => {
-                    self.mask.0.dp.base.nw_tos |= 0xfc;
-                    self.mask.0.dp.base.nw_ttl = 0xff;
-                    (if b.dl_type == 0x0800 { 0 } else { 2 }, u32::from(b.nw_tos >> 5 & 7), u32::from(b.nw_ttl))
-                }
-                _ => (0, 0, 64),
-            };
-            let ttl = if ttl == 0 { 64 } else { ttl };
-            label << 12 | tc << 9 | 0x100 | ttl
+            self.mask.0.dp.misc.mpls_lse[0] = u32::MAX.into();
+            let b = self.flow.base;
+            let mut ttl = 64;
+            let mut label = 0;
+            let mut tc = 0;
+            if matches!(b.dl_type.get(), 0x0800 | 0x86dd) {
+                label = if b.dl_type == 0x0800 { 0 } else { 2 };
+                tc = u32::from(b.nw_tos >> 2 & 7);
+                self.mask.0.dp.base.nw_tos |= 0xfc;
+                self.mask.0.dp.base.nw_ttl = 0xff;
+                ttl = if b.nw_ttl == 0 { 64 } else { u32::from(b.nw_ttl) };
+            }
+            label << 12 | tc << 9 | BOS | ttl
         };
         self.flow.dp.misc.mpls_lse.rotate_right(1);
         self.flow.dp.misc.mpls_lse[0] = lse.into();
         let base = &mut self.flow.dp.base;
         base.dl_type = eth_type.into();
-        (base.nw_tos, base.nw_ttl, base.nw_proto, base.nw_frag) = (0, 0, 0, 0);
-        (base.nw_src, base.nw_dst) = (0.into(), 0.into());
-        (base.tp_src, base.tp_dst, base.tcp_flags) = (0.into(), 0.into(), 0.into());
-        self.flow.dp.v6 = Default::default();
+        if n == 0 {
+            (base.nw_tos, base.nw_ttl, base.nw_proto, base.nw_frag) = (0, 0, 0, 0);
+            (base.nw_src, base.nw_dst) = (0.into(), 0.into());
+            (base.tp_src, base.tp_dst, base.tcp_flags) = (0.into(), 0.into(), 0.into());
+            self.flow.dp.v6 = Default::default();
+        }
     }
 
     fn pop_mpls(&mut self, eth_type: u16) {
-        let n = mpls_depth(&self.flow);
+        let n = self.count_labels();
         if n == 0 {
             return;
         }
-        self.mask.0.dp.misc.mpls_lse[0] = (self.mask.0.misc.mpls_lse[0].get() | 0x100).into();
-        let bottom = self.flow.misc.mpls_lse[0].get() & 0x100 != 0;
+        let bottom = self.flow.misc.mpls_lse[n - 1].get() & BOS != 0;
+        if n == N_MPLS && !bottom {
+            if self.inp.packet.is_some() {
+                self.note(Kind::Error, |_| {
+                    format!(
+                        "dropping packet on which an MPLS pop action can't be performed as it has more MPLS LSEs than \
+                         the {N_MPLS} supported."
+                    )
+                });
+            }
+            self.fail(XlateError::TooManyMplsLabels);
+            return;
+        }
+        if is_mpls(eth_type) != (n > 1) {
+            return;
+        }
+        self.mask.0.dp.misc.mpls_lse[1..n].fill(u32::MAX.into());
         self.flow.dp.misc.mpls_lse.rotate_left(1);
         self.flow.dp.misc.mpls_lse[N_MPLS - 1] = 0.into();
         self.flow.dp.base.dl_type = eth_type.into();
-        if bottom && !is_mpls(eth_type) {
+        if !is_mpls(eth_type) {
             // What is below shows only when the packet comes round again.
-            self.slow |= SlowReasons::default();
+            self.was_mpls = true;
         }
     }
 }
 
 fn mac_value(mac: &[u8; 6]) -> u128 {
     FieldValue::from_be_bytes(mac).0
+}
+
+/// `{:#x}`, with a bare zero.
+fn hex(v: u128) -> String {
+    if v == 0 { "0".into() } else { format!("{v:#x}") }
 }

@@ -10,6 +10,7 @@ mod ctx;
 mod fields;
 mod finish;
 mod normal;
+mod order;
 mod output;
 mod table;
 pub mod text;

@@ -13,7 +13,7 @@ use crate::trace::Kind;
 impl Ctx<'_> {
     /// Brings the datapath's packet to what the pipeline has made of it.
     pub fn commit(&mut self) {
-        crate::commit::commit(&self.flow, &mut self.base, &mut self.mask, &mut self.out);
+        self.slow |= crate::commit::commit(&self.flow, &mut self.base, &mut self.mask, &mut self.out);
     }
 
     pub fn output_action(&mut self, port: OfPort, max_len: u16) {
@@ -24,14 +24,15 @@ impl Ctx<'_> {
             }
             OfPort::TABLE => {
                 let p = self.in_port();
-                self.table_action(p, 0, true);
+                self.table_action(p, 0, true, true);
             }
             OfPort::NORMAL => self.normal(),
             OfPort::FLOOD => self.flood(false),
             OfPort::ALL => self.flood(true),
             OfPort::CONTROLLER => {
                 let reason = match self.inp.start {
-                    crate::Start::Actions(_) if self.rule.is_none() => PacketInReason::PacketOut,
+                    crate::Start::Actions(_) => PacketInReason::PacketOut,
+                    _ if self.in_action_set => PacketInReason::ActionSet,
                     _ => PacketInReason::Action,
                 };
                 self.send_to_controller(max_len, reason, 0, &[], false);
@@ -43,42 +44,40 @@ impl Ctx<'_> {
     }
 
     pub fn output_reg(&mut self, src: &Subfield, max_len: u16) {
-        src.unwildcard(&mut self.mask);
         let v = src.read(&self.flow);
+        let Ok(p) = u16::try_from(v) else {
+            self.note(Kind::Warn, |_| format!("output port {v} is out of range"));
+            return;
+        };
         self.note(Kind::Detail, |_| format!("output port is {v}"));
-        if let Ok(p) = u16::try_from(v) {
-            self.output_action(OfPort::from_u16(p), max_len);
-        } else if let Ok(p) = u32::try_from(v) {
-            self.output_action(OfPort(p), max_len);
-        }
+        src.unwildcard(&mut self.mask);
+        self.output_action(OfPort::from_u16(p), max_len);
     }
 
     pub fn output_trunc(&mut self, port: OfPort, max_len: u32) {
-        match port {
-            OfPort::IN_PORT | OfPort::LOCAL => {}
-            p if p.is_reserved() => {
-                self.note(Kind::Warn, |_| format!("output_trunc does not support port: {p}"));
-                return;
-            }
-            p if p == self.in_port() => {
-                self.note(Kind::Warn, |_| "skipping output to input port".into());
-                return;
-            }
-            _ => {}
+        let set = matches!(
+            port,
+            OfPort::TABLE | OfPort::NORMAL | OfPort::FLOOD | OfPort::ALL | OfPort::CONTROLLER | OfPort::NONE
+        );
+        if set {
+            self.note(Kind::Warn, |_| format!("output_trunc does not support port: {port}"));
+            return;
         }
-        let port = if port == OfPort::IN_PORT { self.in_port() } else { port };
-        let before = self.out.len();
-        self.commit();
-        let at = self.out.len();
-        self.output(port);
-        if self.out.len() > at {
-            self.out.insert(at, DpAction::Trunc(max_len));
-        } else {
-            self.out.truncate(before);
+        if port == self.in_port() {
+            self.note(Kind::Warn, |_| "skipping output to input port".into());
+            return;
         }
+        if self.port(port).is_none_or(|p| p.dp_port.is_none()) {
+            // What cuts the packet would meet whatever the other bridge does first.
+            self.note(Kind::Error, |_| format!("output_trunc does not support patch port {port}"));
+            return;
+        }
+        self.out.push(DpAction::Trunc(max_len));
+        self.output_action(port, 0);
     }
 
     pub fn enqueue(&mut self, port: OfPort, queue: u32) {
+        self.mask.0.dp.misc.skb_priority = u32::MAX;
         let port = if port == OfPort::IN_PORT { self.in_port() } else { port };
         if port == self.in_port() {
             return;
@@ -91,12 +90,17 @@ impl Ctx<'_> {
     /// Every port but the one of entry; `all` also those configured not to be flooded.
     fn flood(&mut self, all: bool) {
         let in_port = self.in_port();
-        let mut ports: Vec<OfPort> =
+        let ports: Vec<OfPort> =
             self.br.ports.values().filter(|p| all || !p.config.has(PortConfig::NO_FLOOD)).map(|p| p.ofp).collect();
-        ports.sort_by_key(|p| (*p != OfPort::LOCAL, *p));
-        for p in ports.into_iter().filter(|p| *p != in_port) {
+        for p in crate::order::like_reference(ports).into_iter().filter(|p| *p != in_port) {
             self.output(p);
         }
+    }
+
+    /// Ports of NORMAL that are protected do not forward to one another, whoever says so.
+    fn is_protected(&self, out: &PortView) -> bool {
+        let protected = |p: &PortView| p.bundle.and_then(|b| self.br.bundles.get(b)).is_some_and(|b| b.protected);
+        protected(out) && self.port(self.in_port()).is_some_and(|p| protected(&p))
     }
 
     /// Sends the packet as it is now out of `port`, which may be a patch into another bridge.
@@ -107,6 +111,10 @@ impl Ctx<'_> {
         };
         if p.config.has(PortConfig::NO_FWD) {
             self.note(Kind::Detail, |_| "OFPPC_NO_FWD set, skipping output".into());
+            return;
+        }
+        if self.is_protected(&p) {
+            self.note(Kind::Warn, |_| "Flow is between protected ports, skipping output.".into());
             return;
         }
         if let Some((bridge, peer)) = p.peer {
@@ -122,28 +130,19 @@ impl Ctx<'_> {
     fn patch(&mut self, from: &PortView, bridge: fv_ofproto::view::BridgeId, peer: OfPort) {
         let Some(other) = self.inp.view.bridges.get(&bridge).cloned() else { return };
         let Some(peer_port) = other.ports.get(&peer).cloned() else { return };
-        if self.depth >= crate::ctx::MAX_DEPTH {
-            self.note(Kind::Error, |_| format!("over max translation depth {}", crate::ctx::MAX_DEPTH));
-            self.fail(crate::XlateError::RecursionTooDeep);
-            return;
-        }
         let old_br = std::mem::replace(&mut self.br, other);
         let (old_flow, old_table, old_rule) = (self.flow, self.table, self.rule.take());
         let old_stack = std::mem::take(&mut self.stack);
         let old_set = std::mem::take(&mut self.action_set);
-        let old_exit = self.exit;
+        let (old_mpls, old_rest) = (self.was_mpls, std::mem::take(&mut self.rest));
         self.flow.dp.base.in_port = peer.0;
         self.flow.pipe = Default::default();
         self.flow.pipe.actset_output = OfPort::UNSET.0;
         self.flow.dp.tun = Default::default();
         self.enter(Kind::Bridge, |c| format!("bridge(\"{}\")", c.br.name));
         if !no_recv(&peer_port, self.flow.base.dl_dst) {
-            self.depth += 1;
-            self.table_action(peer, 0, true);
-            if self.error.is_none() {
-                self.execute_action_set();
-            }
-            self.depth -= 1;
+            self.table_action(peer, 0, true, true);
+            self.end_of_pipeline();
         }
         self.leave();
         self.credits.push(Credit::PatchTx(old_br.id, from.ofp));
@@ -151,8 +150,10 @@ impl Ctx<'_> {
         self.br = old_br;
         (self.flow, self.table, self.rule) = (old_flow, old_table, old_rule);
         (self.stack, self.action_set) = (old_stack, old_set);
-        if self.error.is_none() {
-            self.exit = old_exit;
-        }
+        (self.was_mpls, self.rest) = (old_mpls, old_rest);
+        // How the other bridge ended does not concern this one, not even that it failed.
+        self.exit = false;
+        self.freezing = false;
+        self.error = None;
     }
 }

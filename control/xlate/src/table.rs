@@ -3,29 +3,56 @@
 use fv_core::OfPort;
 use fv_flow::key::FRAG_ANY;
 use fv_ofproto::RuleRef;
-use fv_openflow::action::{Resubmit, TABLE_CURRENT};
+use fv_openflow::action::{Action, Resubmit, TABLE_CURRENT};
 use fv_openflow::msg::FragHandling;
 use fv_openflow::msg::port::PortConfig;
 use fv_openflow::msg::table::TableMiss;
 
-use crate::ctx::{Credit, Ctx, Frozen, MAX_DEPTH, MAX_RESUBMITS, XlateError};
+use crate::ctx::{Credit, Ctx, Frozen, MAX_ACTIONS, MAX_DEPTH, MAX_RESUBMITS, MAX_STACK, XlateError};
 use crate::trace::Kind;
 
 impl Ctx<'_> {
     /// Looks the flow up in `table` as if it had come in on `in_port` and does what the rule says.
     ///
     /// `honor_miss`: a miss follows the table's miss configuration, else nothing happens.
-    pub fn table_action(&mut self, in_port: OfPort, table: u8, honor_miss: bool) {
+    /// `packet_in`: a miss may go to a controller.
+    pub fn table_action(&mut self, in_port: OfPort, table: u8, honor_miss: bool, packet_in: bool) {
+        if self.was_mpls {
+            // What the rules match is below the popped label.
+            self.freeze_here();
+            self.rest.push(if honor_miss {
+                Action::GotoTable(table)
+            } else {
+                Action::Resubmit(Resubmit { in_port, table, with_ct_orig: false })
+            });
+            return;
+        }
         if !self.may_go_deeper() {
             return;
         }
-        let (old_table, old_port) = (self.table, self.flow.base.in_port);
-        self.table = table;
-        self.flow.dp.base.in_port = in_port.0;
-        let rule = self.lookup(table, honor_miss);
-        self.flow.dp.base.in_port = old_port;
-        self.recurse(rule);
+        let old_table = self.table;
+        let rule = self.lookup(in_port, table, honor_miss, packet_in);
+        self.enter(Kind::Table, |c| rule_text(c, table, &rule));
+        self.credits.push(Credit::Rule(rule.clone()));
+        let deeper = u32::from(table <= old_table);
+        self.resubmits += 1;
+        self.depth += deeper;
+        self.follow(rule);
+        self.depth -= deeper;
+        self.leave();
         self.table = old_table;
+    }
+
+    /// The first lookup of a received packet. If the port of entry drops the packet, it is told and
+    /// counted, but what the rule says is not done.
+    pub fn first_table(&mut self, in_port: OfPort, drop: bool) {
+        let rule = self.lookup(in_port, 0, true, true);
+        self.enter(Kind::Table, |c| rule_text(c, 0, &rule));
+        self.credits.push(Credit::Rule(rule.clone()));
+        if !drop {
+            self.follow(rule);
+        }
+        self.leave();
     }
 
     fn may_go_deeper(&mut self) -> bool {
@@ -35,6 +62,12 @@ impl Ctx<'_> {
         } else if self.resubmits >= MAX_RESUBMITS {
             self.note(Kind::Error, |_| format!("over {MAX_RESUBMITS} resubmit actions"));
             self.fail(XlateError::TooManyResubmits);
+        } else if self.out.len() > MAX_ACTIONS {
+            self.note(Kind::Error, |_| "resubmits yielded over 64 kB of actions".into());
+            self.exit = true;
+        } else if self.stack.len() * size_of::<u128>() >= MAX_STACK {
+            self.note(Kind::Error, |_| "resubmits yielded over 64 kB of stack".into());
+            self.fail(XlateError::StackTooDeep);
         } else {
             return true;
         }
@@ -42,21 +75,27 @@ impl Ctx<'_> {
     }
 
     /// The rule for the flow; where no flow matches, one of the hidden rules that say what then.
-    fn lookup(&mut self, table: u8, honor_miss: bool) -> RuleRef {
+    fn lookup(&mut self, in_port: OfPort, table: u8, honor_miss: bool, packet_in: bool) -> RuleRef {
         let tables = self.br.tables.clone();
         let mut flow = self.flow;
-        if flow.base.nw_frag & FRAG_ANY != 0 {
+        flow.dp.base.in_port = in_port.0;
+        if self.flow.base.nw_frag & FRAG_ANY != 0 {
             match self.br.frags {
                 FragHandling::Normal | FragHandling::Reassemble => {
+                    // Rules must not see ports that later fragments do not have.
                     flow.dp.base.tp_src = 0.into();
                     flow.dp.base.tp_dst = 0.into();
                 }
-                FragHandling::Drop => return tables.drop_frags_rule().clone(),
+                FragHandling::Drop => {
+                    self.table = table;
+                    self.credits.push(Credit::Table { tables: tables.clone(), table, hit: true });
+                    return tables.drop_frags_rule().clone();
+                }
                 FragHandling::NxMatch => {}
             }
         }
         let mut table = table;
-        loop {
+        let miss = loop {
             let i = self.snapshot();
             let found = self.snapshots[i].1.lookup(table, &flow, Some(&mut self.mask));
             self.credits.push(Credit::Table { tables: tables.clone(), table, hit: found.is_some() });
@@ -64,15 +103,19 @@ impl Ctx<'_> {
             if let Some(rule) = found {
                 return rule;
             }
-            let miss = tables.table(table).map_or(TableMiss::Default, |t| t.miss());
-            match miss {
-                _ if !honor_miss => return tables.no_packet_in_rule().clone(),
-                TableMiss::Continue if table < fv_ofproto::TABLE_INTERNAL - 1 => table += 1,
-                TableMiss::Controller => return tables.miss_rule().clone(),
-                TableMiss::Default if self.br.wants_miss && !self.no_packet_in() => return tables.miss_rule().clone(),
-                _ => return tables.no_packet_in_rule().clone(),
+            let miss =
+                if honor_miss { tables.table(table).map_or(TableMiss::Default, |t| t.miss()) } else { TableMiss::Drop };
+            if miss != TableMiss::Continue || table >= fv_ofproto::TABLE_INTERNAL - 1 {
+                break miss;
             }
-        }
+            table += 1;
+        };
+        let controller = match miss {
+            TableMiss::Continue | TableMiss::Controller => self.packet_in_ok(),
+            TableMiss::Default => self.br.wants_miss,
+            TableMiss::Drop => false,
+        };
+        if packet_in && controller { tables.miss_rule().clone() } else { tables.no_packet_in_rule().clone() }
     }
 
     /// Index of the current bridge's snapshot: one version for all lookups of a translation.
@@ -84,17 +127,12 @@ impl Ctx<'_> {
         })
     }
 
-    /// The port of entry is configured not to send misses to controllers.
-    fn no_packet_in(&self) -> bool {
-        self.port(self.in_port()).is_some_and(|p| p.config.has(PortConfig::NO_PACKET_IN))
+    /// The port of entry is there and may send misses to controllers.
+    fn packet_in_ok(&self) -> bool {
+        self.port(self.in_port()).is_some_and(|p| !p.config.has(PortConfig::NO_PACKET_IN))
     }
 
-    fn recurse(&mut self, rule: RuleRef) {
-        let r = rule.clone();
-        self.enter(Kind::Table, |c| rule_text(c, &r));
-        self.credits.push(Credit::Rule(rule.clone()));
-        self.resubmits += 1;
-        self.depth += 1;
+    fn follow(&mut self, rule: RuleRef) {
         let actions = rule.actions.clone();
         let old = self.rule.replace(rule);
         if actions.0.is_empty() {
@@ -102,29 +140,58 @@ impl Ctx<'_> {
         }
         self.do_actions(&actions.0);
         self.rule = old;
-        self.depth -= 1;
-        self.leave();
     }
 
     pub fn resubmit(&mut self, r: &Resubmit) {
         let in_port = if r.in_port == OfPort::IN_PORT { self.in_port() } else { r.in_port };
         let table = if r.table == TABLE_CURRENT { self.table } else { r.table };
-        self.table_action(in_port, table, false);
+        // From the switch's own table a miss is still a miss.
+        let internal = self.table == fv_ofproto::TABLE_INTERNAL;
+        self.table_action(in_port, table, internal, internal);
         // `exit` in the other table ends that table's actions and these.
+    }
+
+    /// The pipeline stops; `finish_freezing` sends the packet round.
+    pub fn freeze_here(&mut self) {
+        self.freezing = true;
+        self.exit = true;
+    }
+
+    /// Ends the program with a recirculation that goes on with what is left.
+    pub fn finish_freezing(&mut self) {
+        self.commit();
+        let cookie = self.rule.as_ref().map_or(self.thawed_cookie, |r| r.cookie);
+        let state = Frozen {
+            bridge: self.br.id,
+            table: self.table,
+            key: crate::controller::metadata_of(&self.flow),
+            stack: self.stack.clone(),
+            action_set: std::mem::take(&mut self.action_set),
+            actions: std::mem::take(&mut self.rest),
+            cookie,
+            userdata: Vec::new(),
+            pause: false,
+        };
+        let id = self.freeze(state);
+        self.out.push(fv_dpif::DpAction::Recirc(id));
+        self.freezing = false;
+        self.was_mpls = false;
+        self.exit = true;
     }
 
     /// Continues a frozen pipeline.
     pub fn thaw(&mut self, f: &Frozen) {
         self.table = f.table;
+        self.thawed_cookie = f.cookie;
         self.stack.clone_from(&f.stack);
         self.action_set.clone_from(&f.action_set);
         self.flow.pipe = f.key.pipe;
         self.flow.dp.base.in_port = f.key.base.in_port;
         if f.actions.is_empty() {
             let port = self.in_port();
-            self.table_action(port, f.table, true);
+            self.table_action(port, f.table, true, true);
         } else {
-            self.enter(Kind::Table, |c| format!("Resuming from table {}", c.table));
+            self.enter(Kind::Table, |_| "    Resuming from table ".to_string() + &f.table.to_string());
             self.do_actions(&f.actions);
             self.leave();
         }
@@ -136,17 +203,24 @@ impl Ctx<'_> {
             return;
         }
         let set = crate::actions::ordered_set(&std::mem::take(&mut self.action_set));
-        self.exit = false;
+        if set.is_empty() {
+            return;
+        }
+        self.in_action_set = true;
         self.enter(Kind::Table, |_| "--. Executing action set:".into());
         self.do_actions(&set);
         self.leave();
+        self.in_action_set = false;
     }
 }
 
 /// " 0. ip,in_port=1, priority 10, cookie 0x5"
-fn rule_text(c: &Ctx<'_>, rule: &RuleRef) -> String {
-    let (n, tables) = (c.table, &c.br.tables);
-    if std::sync::Arc::ptr_eq(rule, tables.miss_rule()) || std::sync::Arc::ptr_eq(rule, tables.no_packet_in_rule()) {
+fn rule_text(c: &Ctx<'_>, n: u8, rule: &RuleRef) -> String {
+    let tables = &c.br.tables;
+    if std::sync::Arc::ptr_eq(rule, tables.miss_rule()) {
+        return format!("{n:2}. No match, and a \"packet-in\" is called for.");
+    }
+    if std::sync::Arc::ptr_eq(rule, tables.no_packet_in_rule()) {
         return format!("{n:2}. No match.");
     }
     if std::sync::Arc::ptr_eq(rule, tables.drop_frags_rule()) {

@@ -34,28 +34,37 @@ impl Ctx<'_> {
 
     fn set_tci(&mut self, bits: u16, value: u16, push_if_needed: bool) {
         let v = &mut self.flow.dp.base.vlans[0];
-        if v.tci.get() & VLAN_CFI == 0 {
-            if !push_if_needed {
-                return;
-            }
+        if v.tci.get() & VLAN_CFI == 0 && !push_if_needed {
+            return;
+        }
+        if v.tpid == 0 {
             v.tpid = TPID.into();
         }
         v.tci = (v.tci.get() & !bits | value | VLAN_CFI).into();
     }
 
     pub fn pop_vlan(&mut self) {
-        self.see_tag(0, VLAN_CFI | VID);
-        self.mask.0.dp.base.vlans[1].tci = u16::MAX.into();
         let v = &mut self.flow.dp.base.vlans;
+        if v[1].tci.get() & VLAN_CFI != 0 {
+            self.mask.0.dp.base.vlans[1] = exact();
+        }
         v[0] = v[1];
         v[1] = Vlan::default();
     }
 
     /// An empty tag in front; the innermost of three is lost from view.
     pub fn push_vlan(&mut self, tpid: u16) {
-        self.see_tag(0, u16::MAX);
         let v = &mut self.flow.dp.base.vlans;
+        for (m, v) in self.mask.0.dp.base.vlans.iter_mut().zip(v.iter()) {
+            if v.tci.get() & VLAN_CFI != 0 {
+                *m = exact();
+            }
+        }
         v[1] = v[0];
         v[0] = Vlan { tpid: tpid.into(), tci: VLAN_CFI.into() };
     }
+}
+
+fn exact() -> Vlan {
+    Vlan { tpid: u16::MAX.into(), tci: u16::MAX.into() }
 }

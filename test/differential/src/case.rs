@@ -68,7 +68,7 @@ impl Case {
         let of = |b: usize| -> Vec<u32> { BRIDGES[b].1.iter().copied().chain([PATCH]).collect() };
         let counts = [6 + r.below(25), 2 + r.below(6)];
         let rules = [0, 1].map(|b| {
-            let mut list: Vec<String> = (0..counts[b]).map(|_| rule(r, dialect, &of(b))).collect();
+            let mut list: Vec<String> = (0..counts[b]).map(|n| rule(r, dialect, &of(b), n as u32)).collect();
             list.extend(last(r));
             list
         });
@@ -135,6 +135,12 @@ fn steps(r: &mut Rng, c: &Case) -> Vec<Step> {
         if !fields.iter().any(|f| f.starts_with("in_port")) {
             fields.insert(0, format!("in_port={port}"));
         }
+        if fields.iter().any(|f| f.starts_with("sctp") || f.starts_with("udp")) {
+            fields.retain(|f| !f.starts_with("tp_"));
+        }
+        if fields.iter().any(|f| f == "icmp6") {
+            fields.retain(|f| !f.starts_with("icmp_") && !f.starts_with("nd_"));
+        }
         fields.retain(|f| !f.contains("yes") && !f.contains("not_later"));
         out.push(Step::TraceFlow(b, fields.join(",")));
     }
@@ -170,7 +176,7 @@ fn change(r: &mut Rng, c: &Case) -> Step {
     match r.below(6) {
         0 => Step::Ofctl(0, format!("del-flows br0 {loose}")),
         1 => Step::Ofctl(0, format!("mod-flows br0 {loose},actions=output:{}", r.of(&ports))),
-        2 => Step::Ofctl(0, format!("add-flow br0 {}", rule(r, c.dialect, &ports))),
+        2 => Step::Ofctl(0, format!("add-flow br0 {}", rule(r, c.dialect, &ports, 99))),
         3 => Step::Ofctl(0, format!("--strict del-flows br0 {}", strict(head))),
         4 => Step::Warp(r.of(&[100, 1000, 6000, 12_000])),
         _ => Step::Ofctl(0, "add-flow br0 table=0,priority=65535,actions=drop".to_string()),

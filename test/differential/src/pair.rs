@@ -8,6 +8,7 @@ use fv_testkit::{Daemon, Env};
 use crate::case::{BRIDGES, Case, PATCH, Step};
 use crate::compare;
 use crate::ctl::Ctl;
+use crate::rules::TABLES;
 
 /// Quiet logs: a case leaves thousands of lines at debug level.
 const ARGS: &str = "--enable-dummy --disable-system --disable-system-route -vfile:info";
@@ -54,15 +55,16 @@ impl Side {
     pub fn new(daemon: Daemon) -> Side {
         let mut env = Env::new();
         env.start_db();
+        let reference = daemon == Daemon::Reference;
         env.start(daemon, ARGS);
         let ctl = Ctl::connect(&env.path(&format!("ovs-vswitchd.{}.ctl", env.daemon_pid())));
         let mut s = Side { env, ctl };
-        s.build();
+        s.build(reference);
         s
     }
 
     /// Ports are added one by one: the reference floods in the order in which it came to know them.
-    fn build(&mut self) {
+    fn build(&mut self, reference: bool) {
         for (n, (br, _)) in BRIDGES.iter().enumerate() {
             self.env.vsctl(&format!(
                 "add-br {br} -- set bridge {br} datapath-type=dummy fail-mode=secure \
@@ -82,6 +84,16 @@ impl Side {
                 "add-port {a} to-{b} -- set Interface to-{b} type=patch ofport_request={PATCH} options:peer=to-{a}"
             ));
         }
+        if reference {
+            // As ours are without being told.
+            let mut line = "--id=@t create Flow_Table prefixes=ip_dst,ip_src,ipv6_src".to_string();
+            for (br, _) in BRIDGES {
+                for t in 0..=2 * TABLES {
+                    line += &format!(" -- set Bridge {br} flow_tables:{t}=@t");
+                }
+            }
+            self.env.vsctl(&line);
+        }
         self.call("time/stop", &[]);
     }
 
@@ -93,11 +105,14 @@ impl Side {
         }
     }
 
-    /// A whole round of revalidation. Pausing first makes the reference begin one at once.
+    /// Two rounds of revalidation: the reference takes a packet only after the command that brought
+    /// it, perhaps after the first round began. A change of the MAC table makes it begin one at once.
     fn settle(&mut self) {
-        for c in ["revalidator/pause", "revalidator/resume", "revalidator/wait"] {
-            self.call(c, &[]);
-        }
+        const MAC: &str = "50:00:00:00:00:09";
+        self.call("fdb/add", &[BRIDGES[1].0, "p11", "4000", MAC]);
+        self.call("revalidator/wait", &[]);
+        self.call("fdb/del", &[BRIDGES[1].0, "4000", MAC]);
+        self.call("revalidator/wait", &[]);
     }
 
     /// All that is said by `ovs-ofctl`.
@@ -120,9 +135,14 @@ impl Side {
         }
         self.env.vsctl(&line);
         let mut out = Vec::new();
+        // The order in which the reference tries rules of one priority depends on rules that were there before.
+        for (br, _) in BRIDGES {
+            self.ofctl(&format!("del-flows {br}"));
+        }
+        self.settle();
         for (b, (br, _)) in BRIDGES.iter().enumerate() {
             let file = self.env.path(&format!("{br}.flows"));
-            std::fs::write(&file, format!("delete\n{}\n", case.rules[b].join("\n"))).expect("rules' file");
+            std::fs::write(&file, case.rules[b].join("\n") + "\n").expect("rules' file");
             let line = format!("-O {} add-flows {br} {br}.flows", case.dialect.option());
             out.push((line.clone(), self.ofctl(&line)));
         }

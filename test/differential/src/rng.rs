@@ -8,7 +8,7 @@ impl Rng {
         Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x1234_5678_9abc_def0)
     }
 
-    pub fn next(&mut self) -> u64 {
+    pub fn value(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -18,7 +18,7 @@ impl Rng {
 
     /// Below `n`, which is at least 1.
     pub fn below(&mut self, n: u64) -> u64 {
-        self.next() % n.max(1)
+        self.value() % n.max(1)
     }
 
     /// True once in `n`.
@@ -42,8 +42,8 @@ mod tests {
     #[test]
     fn repeats_and_stays_in_range() {
         let (mut a, mut b) = (Rng::new(7), Rng::new(7));
-        assert!((0..100).all(|_| a.next() == b.next()));
+        assert!((0..100).all(|_| a.next() == b.value()));
         assert!((0..100).all(|_| a.below(3) < 3));
-        assert_ne!(Rng::new(1).next(), Rng::new(2).next());
+        assert_ne!(Rng::new(1).next(), Rng::new(2).value());
     }
 }

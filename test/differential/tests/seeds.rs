@@ -49,6 +49,9 @@ fn the_same_as_the_reference() {
         failed.push(seed);
         if std::env::var_os("FERROVIA_RAW").is_some() {
             diffs.iter().for_each(|d| println!("{d}"));
+            if std::env::var_os("FERROVIA_SHOW").is_some() {
+                println!("{}", show(&case));
+            }
             continue;
         }
         if failed.len() > MAX_SHOWN {

@@ -148,8 +148,8 @@ fn run(c: &mut Ctx, s: Subject, actions: Option<Vec<Action>>) -> fv_core::Reply 
         trace: true,
     });
     let text = text(b, i, &s, &out);
-    if let Some(p) = &s.packet {
-        slowpath.account(&out, p.len(), s.key.base.tcp_flags.get(), now);
+    if s.packet.is_some() {
+        slowpath.effects(&out, now);
     }
     slowpath.release_later(out.frozen);
     Ok(text)

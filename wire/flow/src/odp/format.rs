@@ -312,8 +312,16 @@ impl Attrs<'_> {
 
     fn vlan(&mut self, tci: u16, mask: u16) {
         self.group("vlan", |_, _, f| {
-            f.dec("vid", tci & VLAN_VID_MASK, mask & VLAN_VID_MASK, VLAN_VID_MASK.into());
-            f.dec("pcp", tci >> 13, mask >> 13, 7);
+            // A value is shown even where it is not matched.
+            for (name, v, m, all) in
+                [("vid", tci & VLAN_VID_MASK, mask & VLAN_VID_MASK, VLAN_VID_MASK), ("pcp", tci >> 13, mask >> 13, 7)]
+            {
+                if m == all {
+                    f.raw(format!("{name}={v}"));
+                } else if f.verbose || v != 0 || m != 0 {
+                    f.raw(format!("{name}={v}/{m:#x}"));
+                }
+            }
             if tci & VLAN_CFI == 0 {
                 f.raw("cfi=0".into());
             }

@@ -78,8 +78,8 @@ impl Out<'_> {
     fn dec<T: Into<u128> + Copy>(&mut self, name: &str, v: T, m: T, all: T) {
         if m.into() == all.into() {
             self.push(name, v.into().to_string());
-        } else {
-            self.hex(name, v, m, all);
+        } else if m.into() != 0 {
+            self.push(name, format!("{:#x}/{:#x}", v.into(), m.into()));
         }
     }
 

@@ -174,7 +174,8 @@ pub(super) fn reg_load(out: &mut Vec<u8>, dst: &Subfield, value: u64) {
 pub(super) fn set_field(out: &mut Vec<u8>, s: &SetField) {
     let mut ofs = 0;
     let n = s.field.n_bits();
-    let mask = s.mask.0 & FieldValue::ones(n).0;
+    // All bits that can be set stand for the whole field, also where it is wider on the wire.
+    let mask = if s.mask == s.field.mask_bits() { FieldValue::ones(n).0 } else { s.mask.0 & FieldValue::ones(n).0 };
     while ofs < n {
         let rest = mask >> ofs;
         if rest & 1 == 0 {
