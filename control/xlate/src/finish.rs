@@ -60,7 +60,6 @@ impl Ctx<'_> {
         }
         if key.base.nw_frag & FRAG_LATER != 0 {
             (m.base.tp_src, m.base.tp_dst) = (0.into(), 0.into());
-            m.base.tcp_flags = 0.into();
         }
     }
 }

@@ -224,11 +224,11 @@ impl Ctx<'_> {
     }
 }
 
-/// The tags as header fields. One without VLAN and priority is no tag, unless the port always wants one.
+/// The tags as header fields. One without VLAN and priority is no tag, unless the port keeps those.
 fn put_tags(b: &BundleView, tags: &Tags) -> [Vlan; 2] {
     let mut out = [Vlan::default(); 2];
     for (i, t) in tags.0.iter().enumerate() {
-        let wanted = i == 0 && b.priority_tags == PriorityTags::Always;
+        let wanted = t.tpid != 0 && b.priority_tags == PriorityTags::Always;
         if t.vid != 0 || t.pcp != 0 || wanted {
             let tpid = if t.tpid == 0 { 0x8100 } else { t.tpid };
             out[i] = Vlan { tpid: tpid.into(), tci: (t.vid | t.pcp | VLAN_CFI).into() };

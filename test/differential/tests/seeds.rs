@@ -3,7 +3,7 @@
 use fv_differential::{Case, Pair, minimise};
 
 /// Cases of the ordinary test; `FERROVIA_LONG=1` runs many more, `FERROVIA_SEEDS=A..B` those.
-const SEEDS: std::ops::Range<u64> = 0..60;
+const SEEDS: std::ops::Range<u64> = 0..15;
 const LONG: std::ops::Range<u64> = 0..5000;
 /// Cases that are shown in full.
 const MAX_SHOWN: usize = 5;
