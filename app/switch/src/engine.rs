@@ -184,6 +184,17 @@ impl Engine {
         !changed.is_empty()
     }
 
+    /// Interfaces whose device is ours to make and was removed by somebody else: nothing brings it
+    /// back but making it anew. With their bridges.
+    pub fn lost_interfaces(&self) -> Vec<(String, String)> {
+        let ours = |d: &dyn Device| matches!(d.kind(), "tap" | "internal") && d.status().ifindex.is_none();
+        let of_bridge = |p: &BridgePorts| {
+            let lost = p.ifaces.values().filter(|i| i.device.as_ref().is_some_and(|d| ours(&**d)));
+            lost.map(|i| (p.name.clone(), i.name.clone())).collect::<Vec<_>>()
+        };
+        self.world.bridges.values().flat_map(of_bridge).collect()
+    }
+
     fn settings(&self, b: &BridgeSpec, dpid: u64) -> Settings {
         let mut s = Settings {
             dpid,

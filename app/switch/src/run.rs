@@ -270,6 +270,9 @@ impl Switch {
             if e.refresh_changed_ports() {
                 e.commit_all();
                 self.applied.retry_now();
+                for (bridge, name) in e.lost_interfaces() {
+                    self.applied.lost(&bridge, &name, e, now);
+                }
                 self.replica_changed = true;
                 self.status_due = true;
             }

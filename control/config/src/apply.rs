@@ -83,6 +83,21 @@ impl Applied {
         }
     }
 
+    /// The device of an open interface has vanished: the interface is closed, and soon tried again.
+    pub fn lost(&mut self, bridge: &str, name: &str, t: &mut dyn Targets, now: Nanos) {
+        let Some(i) = self.bridges.get_mut(bridge).and_then(|b| b.ifaces.get_mut(name)) else { return };
+        if i.failed.is_some() {
+            return;
+        }
+        t.remove_interface(bridge, name);
+        i.ofport = None;
+        i.failed = Some(Failed {
+            error: format!("could not open network device {name} (No such device)"),
+            retry_at: now + FIRST_RETRY,
+            wait: FIRST_RETRY,
+        });
+    }
+
     /// The interface named `name`, wherever it is.
     pub fn iface(&self, name: &str) -> Option<&AppliedIface> {
         self.bridges.values().find_map(|b| b.ifaces.get(name))
