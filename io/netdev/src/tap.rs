@@ -7,8 +7,9 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
 
-use fv_hostnet::Link;
+use fv_hostnet::{Link, Rtnl};
 use fv_packet::Batch;
 use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags};
@@ -18,11 +19,13 @@ use crate::device::{
 };
 use crate::registry::{Env, Options};
 use crate::socket::sys::{RxRing, TxRing};
-use crate::socket::watch::{self, Host, NsId, Watch};
+use crate::socket::watch::{self, NsId, Watch};
 use crate::socket::{Counts, is_quiet, kernel_offloads, rx::accept, vnet};
 
 /// As for packet sockets: queues share the descriptor, one write a packet.
 const TX_QUEUES: usize = 16;
+/// How often an interface in a foreign namespace is looked at: each time costs a socket there.
+const ABROAD_EVERY: Duration = Duration::from_millis(500);
 
 pub struct TapDevice {
     shared: Arc<Shared>,
@@ -38,7 +41,11 @@ struct Shared {
 
 struct State {
     watch: Watch,
+    /// Where the interface was made, and where it is.
+    home: NsId,
     ns: NsId,
+    /// When it was last asked for outside of `home`.
+    asked: Option<Instant>,
     /// The interface's name when it was last looked at.
     last_name: String,
     /// And its index, if it was found.
@@ -62,7 +69,14 @@ impl TapDevice {
             Some(libc::EBUSY | libc::EEXIST | libc::EINVAL) => DeviceError::Exists(name.into()),
             _ => DeviceError::io("/dev/net/tun", e),
         })?;
-        let state = State { watch: Watch::new(host), ns: ns_id, last_name: name.into(), last_index: None };
+        let state = State {
+            watch: Watch::new(host),
+            home: ns_id,
+            ns: ns_id,
+            asked: None,
+            last_name: name.into(),
+            last_index: None,
+        };
         let shared = Arc::new(Shared { name: name.into(), fd, counts: Counts::default() });
         let dev = TapDevice { shared, kind, state: Mutex::new(state) };
         let mut state = dev.state.lock();
@@ -84,37 +98,67 @@ impl TapDevice {
 
     /// Finds the interface wherever it is now; its name there may be another.
     fn look(&self, state: &mut State) -> Result<Link, DeviceError> {
-        // While it is where it was, asking for news is one system call.
-        if let Some(l) = state.watch.look(&state.last_name)
+        let known = match state.ns == state.home {
+            // While it is at home, asking for news is one system call.
+            true => state.watch.look(&state.last_name),
+            false if state.asked.is_some_and(|t| t.elapsed() < ABROAD_EVERY) => state.watch.last(),
+            false => None,
+        };
+        if let Some(l) = known
             && Some(l.index) == state.last_index
         {
             return Ok(l.clone());
         }
+        self.find(state).map(|(l, _)| l)
+    }
+
+    /// Asks the kernel where the interface is. A socket in a namespace keeps it alive: in a foreign
+    /// one, which may be a container's that ends, none stays open.
+    fn find(&self, state: &mut State) -> Result<(Link, Rtnl), DeviceError> {
         state.last_index = None;
         let fd = self.shared.fd.as_fd();
         // An error: removed by somebody else.
-        state.last_name = sys::current_name(fd).map_err(|_| DeviceError::Gone)?;
-        // Kernels before 5.2 cannot tell the namespace: there the device is looked for where it was.
-        if let Ok(ns) = sys::device_namespace(fd)
-            && let Ok(id) = watch::ns_id(ns.as_fd())
-            && id != state.ns
-        {
-            state.watch.move_to(watch::of(ns.as_fd()).map_err(|e| DeviceError::io("namespace", e))?);
+        state.last_name = sys::current_name(fd).map_err(|_| {
+            state.watch.see(None);
+            DeviceError::Gone
+        })?;
+        // Kernels before 5.2 cannot tell the namespace: there the device is looked for at home.
+        let there = sys::device_namespace(fd).and_then(|ns| Ok((watch::ns_id(ns.as_fd())?, ns)));
+        let id = there.as_ref().map_or(state.home, |(id, _)| *id);
+        if id != state.ns {
+            state.watch.moved();
             state.ns = id;
         }
-        let link = state.watch.look(&state.last_name).cloned().ok_or(DeviceError::Gone)?;
+        let failed = |e| DeviceError::io("netlink", e);
+        let (rtnl, link) = match there {
+            Ok((_, ns)) if id != state.home => {
+                let mut rtnl = Rtnl::open_in(ns.as_fd()).map_err(failed)?;
+                state.asked = Some(Instant::now());
+                let link = state.watch.look_abroad(&mut rtnl, &state.last_name).cloned();
+                (rtnl, link)
+            }
+            _ => (Rtnl::open().map_err(failed)?, state.watch.look(&state.last_name).cloned()),
+        };
+        let link = link.ok_or(DeviceError::Gone)?;
         state.last_index = Some(link.index);
-        Ok(link)
+        Ok((link, rtnl))
     }
 
     fn change<T>(
         &self,
         what: &str,
-        f: impl FnOnce(&mut Host, &Link) -> Result<T, fv_hostnet::Error>,
+        f: impl FnOnce(&mut Rtnl, &Link) -> Result<T, fv_hostnet::Error>,
     ) -> Result<T, DeviceError> {
         let mut state = self.state.lock();
         let link = self.look(&mut state)?;
-        f(&mut state.watch.host().lock(), &link).map_err(watch::refused(what))
+        if state.ns == state.home {
+            return f(&mut state.watch.host().lock().rtnl, &link).map_err(watch::refused(what));
+        }
+        let (link, mut rtnl) = self.find(&mut state)?;
+        let done = f(&mut rtnl, &link);
+        // What was changed is seen at once.
+        state.asked = None;
+        done.map_err(watch::refused(what))
     }
 }
 
@@ -162,7 +206,7 @@ impl Device for TapDevice {
 
     /// What the kernel sent into the interface is what the switch received from it.
     fn stats(&self) -> PortStats {
-        let link = self.change("statistics", |h, l| h.rtnl.link_by_index(l.index));
+        let link = self.change("statistics", |rtnl, l| rtnl.link_by_index(l.index));
         let mut s = link.map(|l| watch::port_stats(&l, true)).unwrap_or_default();
         self.shared.counts.add_to(&mut s);
         s
@@ -179,13 +223,13 @@ impl Device for TapDevice {
     }
 
     fn set_mac(&self, mac: [u8; 6]) -> Result<(), DeviceError> {
-        self.change("set mac", |h, l| h.rtnl.set_mac(l.index, mac))
+        self.change("set mac", |rtnl, l| rtnl.set_mac(l.index, mac))
     }
     fn set_mtu(&self, mtu: u32) -> Result<(), DeviceError> {
-        self.change("set mtu", |h, l| h.rtnl.set_mtu(l.index, mtu))
+        self.change("set mtu", |rtnl, l| rtnl.set_mtu(l.index, mtu))
     }
     fn set_admin_up(&self, up: bool) -> Result<(), DeviceError> {
-        self.change("set flags", |h, l| h.rtnl.set_up(l.index, up))
+        self.change("set flags", |rtnl, l| rtnl.set_up(l.index, up))
     }
     fn set_options(&self, _: &Options) -> Result<Changed, DeviceError> {
         Ok(Changed::Nothing)
@@ -193,7 +237,7 @@ impl Device for TapDevice {
 
     /// Removes the interface at once, also while queues still hold its descriptor.
     fn remove(&self) {
-        if let Err(e) = self.change("delete link", |h, l| h.rtnl.delete(l.index)) {
+        if let Err(e) = self.change("delete link", |rtnl, l| rtnl.delete(l.index)) {
             log::debug!("{}: {e}", self.shared.name);
         }
     }

@@ -123,7 +123,7 @@ fn tcp_over_a_tap_that_moved_to_another_namespace() {
         assert!(f.moved.longest.load(Relaxed) > 20_000 && f.moved.segmented.load(Relaxed) > 0);
         let seq = tap.change_seq();
         a.ip("link set eth7 down");
-        assert!(tap.change_seq() > seq && !tap.status().admin_up, "followed there");
+        until("followed there", || tap.change_seq() > seq && !tap.status().admin_up);
         let s = tap.stats();
         assert!(s.rx_bytes.unwrap() > 10_000_000 && s.tx_bytes.unwrap() > 10_000_000);
         drop(f);
@@ -132,4 +132,19 @@ fn tcp_over_a_tap_that_moved_to_another_namespace() {
     });
     assert_eq!((a.checksum_errors(), b.checksum_errors()), (0, 0));
     assert!(netns::current().is_ok());
+}
+
+#[test]
+fn a_namespace_that_a_tap_moved_to_can_end() {
+    let (sw, pod) = (Ns::new("ne"), Ns::new("np"));
+    sw.inside(|| {
+        let tap = TapDevice::open("t0", "internal").expect("open");
+        let index = tap.status().ifindex.unwrap();
+        Rtnl::open().unwrap().move_to(index, pod.fd().as_fd()).unwrap();
+        until("seen there", || tap.status().ifindex.is_some() && tap.set_admin_up(true).is_ok());
+        let seq = tap.change_seq();
+        drop(pod);
+        until("gone with its namespace", || tap.change_seq() > seq && tap.status().ifindex.is_none());
+        assert!(matches!(tap.set_mtu(1400), Err(DeviceError::Gone)));
+    });
 }

@@ -95,9 +95,8 @@ impl Watch {
         &self.host
     }
 
-    /// Goes on in another namespace.
-    pub fn move_to(&mut self, host: Arc<Mutex<Host>>) {
-        self.host = host;
+    /// The device has gone to another namespace, or come back.
+    pub fn moved(&mut self) {
         self.host_seq = 0;
         self.seq += 1;
     }
@@ -112,17 +111,41 @@ impl Watch {
             if self.name != name {
                 self.name = name.into();
             }
-            let now = host.link(name);
-            if now != self.link.as_ref() {
-                let running = |l: Option<&Link>| l.is_some_and(Link::is_running);
-                if running(now) != running(self.link.as_ref()) {
-                    self.link_resets += 1;
-                }
-                self.link = now.cloned();
-                self.seq += 1;
-            }
+            let now = host.link(name).cloned();
+            drop(host);
+            self.see(now);
         }
         self.link.as_ref()
+    }
+
+    /// As `look`, in a namespace that nothing of ours is to stay in: one question each time.
+    pub fn look_abroad(&mut self, rtnl: &mut Rtnl, name: &str) -> Option<&Link> {
+        self.see(rtnl.link_by_name(name).ok());
+        if let Some(l) = &self.link
+            && self.details.as_ref().is_none_or(|(seq, _)| *seq != self.seq)
+        {
+            self.details = Some((self.seq, Details::ask(rtnl, &l.name)));
+        }
+        self.link.as_ref()
+    }
+
+    /// What the last look found.
+    pub fn last(&self) -> Option<&Link> {
+        self.link.as_ref()
+    }
+
+    /// Takes over what somebody else found.
+    pub fn see(&mut self, now: Option<Link>) {
+        let state = |l: &Option<Link>| l.as_ref().map(|l| Link { stats: None, ..l.clone() });
+        if state(&now) == state(&self.link) {
+            return;
+        }
+        let running = |l: &Option<Link>| l.as_ref().is_some_and(Link::is_running);
+        if running(&now) != running(&self.link) {
+            self.link_resets += 1;
+        }
+        self.link = now;
+        self.seq += 1;
     }
 
     /// Moves with every difference that `look` found.
