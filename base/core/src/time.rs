@@ -15,10 +15,10 @@ impl Nanos {
     /// Later than any time that is ever reached: "never".
     pub const MAX: Nanos = Nanos(u64::MAX);
     pub const fn from_ms(ms: u64) -> Nanos {
-        Nanos(ms * 1_000_000)
+        Nanos(ms.saturating_mul(1_000_000))
     }
     pub const fn from_secs(s: u64) -> Nanos {
-        Nanos(s * 1_000_000_000)
+        Nanos(s.saturating_mul(1_000_000_000))
     }
     pub const fn ms(self) -> u64 {
         self.0 / 1_000_000
@@ -34,15 +34,16 @@ impl Nanos {
     }
 }
 
+/// Ends at "never", as spans come from configuration and commands.
 impl Add for Nanos {
     type Output = Nanos;
     fn add(self, o: Nanos) -> Nanos {
-        Nanos(self.0 + o.0)
+        self.saturating_add(o)
     }
 }
 impl AddAssign for Nanos {
     fn add_assign(&mut self, o: Nanos) {
-        self.0 += o.0;
+        *self = *self + o;
     }
 }
 impl Sub for Nanos {
@@ -61,6 +62,9 @@ impl From<Nanos> for Duration {
         Duration::from_nanos(n.0)
     }
 }
+
+/// Where a clock that is moved forward stops, so that there is always a later time.
+const LATEST: Nanos = Nanos(u64::MAX / 2);
 
 /// The process's clock: real until stopped, then moved only by `advance`.
 ///
@@ -138,13 +142,12 @@ impl Clock {
         self.0.stopped.load(Ordering::Acquire)
     }
 
-    /// Moves time forward: the virtual clock while stopped, else the real clock's offset.
+    /// Moves time forward: the virtual clock while stopped, else the real clock's offset. Not beyond
+    /// the end of time, three centuries from now.
     pub fn advance(&self, by: Nanos) {
-        if self.is_stopped() {
-            self.0.frozen.fetch_add(by.0, Ordering::AcqRel);
-        } else {
-            self.0.offset.fetch_add(by.0, Ordering::AcqRel);
-        }
+        let moved = if self.is_stopped() { &self.0.frozen } else { &self.0.offset };
+        let to = |t: u64| Some(t.saturating_add(by.0).min(LATEST.0));
+        let _ = moved.fetch_update(Ordering::AcqRel, Ordering::Acquire, to);
     }
 }
 
@@ -164,6 +167,16 @@ mod tests {
         let w = c.wall();
         c.advance(Nanos::from_ms(1));
         assert_eq!(c.wall() - w, Nanos::from_ms(1));
+    }
+
+    #[test]
+    fn time_does_not_overflow() {
+        let c = Clock::stopped();
+        for _ in 0..4 {
+            c.advance(Nanos::from_ms(u64::MAX));
+            assert!(c.now() + Nanos::from_secs(u64::MAX) == Nanos::MAX && c.wall() > c.now());
+            assert!(c.now() + Nanos::from_secs(1) > c.now());
+        }
     }
 
     #[test]
