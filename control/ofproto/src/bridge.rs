@@ -14,11 +14,12 @@ use fv_openflow::msg::flow::{FlowRemoved, FlowRemovedReason};
 use fv_openflow::msg::stats::Desc;
 use fv_openflow::{Actions, VersionSet};
 
-use crate::conn::Conns;
+use crate::conn::{ConnId, Conns};
 use crate::flow_mod::Step;
 use crate::group::Groups;
 use crate::host::Host;
 use crate::meter::Meters;
+use crate::monitor::FlowEvent;
 use crate::port::Port;
 use crate::rule::{Rule, RuleRef};
 use crate::tables::Tables;
@@ -83,6 +84,12 @@ pub struct Ofproto {
     pub(crate) groups: Arc<Groups>,
     pub(crate) meters: Arc<Meters>,
     pub(crate) users: Users,
+    /// Some connection watches flows.
+    pub(crate) watched: bool,
+    /// The connection and message that changes are made for.
+    pub(crate) source: Option<(ConnId, u32)>,
+    /// Changes since the last commit, for those who watch; one entry for what was made together.
+    pub(crate) flow_events: Vec<Arc<Vec<FlowEvent>>>,
     pub(crate) frags: FragHandling,
     /// Tables with changes at the pending version.
     pub(crate) touched: HashSet<u8>,
@@ -115,6 +122,9 @@ impl Ofproto {
             groups: Arc::default(),
             meters: Arc::default(),
             users: Users::default(),
+            watched: false,
+            source: None,
+            flow_events: Vec::new(),
             frags: FragHandling::Normal,
             touched: HashSet::new(),
             outdated: HashSet::new(),
@@ -196,6 +206,9 @@ impl Ofproto {
             host.pull_stats(self.id);
         }
         self.commit_flows();
+        for events in std::mem::take(&mut self.flow_events) {
+            self.conns.flows_changed(events);
+        }
         for (rule, why, at) in std::mem::take(&mut self.removed) {
             let msg = flow_removed(&rule, why, at);
             self.conns.flow_removed(&msg);

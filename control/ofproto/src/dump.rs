@@ -2,10 +2,12 @@
 
 use fv_core::Nanos;
 use fv_openflow::msg::flow::{FlowModFlags, FlowStats};
+use fv_openflow::msg::monitor::MonitorEvent;
 use fv_openflow::msg::stats::Multipart;
 use fv_openflow::msg::{Body, Reply};
 
 use crate::conn::{Connection, TX_HIGH};
+use crate::monitor::flow_update;
 use crate::rule::RuleRef;
 
 /// Flows in one message; the largest has a 64 KiB list of actions of its own.
@@ -15,32 +17,56 @@ const FLOW_BYTES: usize = 150;
 
 pub(crate) struct Dump {
     xid: u32,
-    nx: bool,
+    form: Form,
     now: Nanos,
     rules: std::iter::Peekable<std::vec::IntoIter<RuleRef>>,
+    /// Rules that are told.
+    done: usize,
+}
+
+/// What the flows become.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    Flow,
+    /// Nicira's.
+    NxFlow,
+    /// A monitor's first flows; so many of them with actions, then those without.
+    Monitor {
+        with_actions: usize,
+    },
 }
 
 impl Dump {
-    /// Statistics of `rules` as of `now`; `nx` in Nicira's form.
-    pub(crate) fn new(xid: u32, nx: bool, rules: Vec<RuleRef>, now: Nanos) -> Dump {
-        Dump { xid, nx, now, rules: rules.into_iter().peekable() }
+    /// Statistics of `rules` as of `now`.
+    pub(crate) fn new(xid: u32, form: Form, rules: Vec<RuleRef>, now: Nanos) -> Dump {
+        Dump { xid, form, now, done: 0, rules: rules.into_iter().peekable() }
     }
 
     fn next_part(&mut self) -> Body {
-        let mut flows = Vec::new();
+        let (mut flows, mut updates) = (Vec::new(), Vec::new());
         let mut bytes = 0;
         while let Some(r) = self.rules.peek() {
             // A guess from the number of actions; the encoder splits what is still too long.
             let size = FLOW_BYTES + r.actions.len() * 64;
-            if !flows.is_empty() && bytes + size > CHUNK_BYTES {
+            if bytes > 0 && bytes + size > CHUNK_BYTES {
                 break;
             }
             bytes += size;
-            flows.push(flow_stats(r, self.now));
+            match self.form {
+                Form::Monitor { with_actions } => {
+                    updates.push(flow_update(MonitorEvent::Initial, r, self.done < with_actions));
+                }
+                _ => flows.push(flow_stats(r, self.now)),
+            }
+            self.done += 1;
             self.rules.next();
         }
         let more = self.rules.peek().is_some();
-        let body = if self.nx { Reply::NxFlow(flows) } else { Reply::Flow(flows) };
+        let body = match self.form {
+            Form::Flow => Reply::Flow(flows),
+            Form::NxFlow => Reply::NxFlow(flows),
+            Form::Monitor { .. } => Reply::FlowMonitor(updates),
+        };
         Body::MultipartReply(Multipart { more, body })
     }
 }
@@ -58,6 +84,9 @@ impl Connection {
             self.dump = None;
         }
         self.reply(xid, part);
+        if done {
+            self.send_deferred();
+        }
         true
     }
 }

@@ -53,6 +53,8 @@ pub(crate) enum ChangeRef<'a> {
 /// One change, as it was made.
 pub(crate) enum Step {
     Added(RuleRef),
+    /// Put in the place of what was removed before it.
+    Modified(RuleRef),
     /// Without reason: replaced by what was added next.
     Removed(RuleRef, Option<FlowRemovedReason>),
     /// A group as it was before.
@@ -198,7 +200,7 @@ impl Ofproto {
             let rule = ClsRule::new(old.matches().clone(), old.priority(), rule).with_conjunctions(parts.clone());
             let rule = Arc::new(rule);
             self.remove_step(old, None, steps);
-            self.add_step(rule, steps);
+            self.put_step(rule, Step::Modified, steps);
         }
         Ok(())
     }
@@ -232,12 +234,16 @@ impl Ofproto {
     }
 
     pub(crate) fn add_step(&mut self, rule: RuleRef, steps: &mut Vec<Step>) {
+        self.put_step(rule, Step::Added, steps);
+    }
+
+    fn put_step(&mut self, rule: RuleRef, step: fn(RuleRef) -> Step, steps: &mut Vec<Step>) {
         if let Some(t) = self.tables.table(rule.table) {
             if self.touched.insert(rule.table) {
                 t.cls.defer();
             }
             t.cls.insert(rule.clone(), self.pending_version());
-            steps.push(Step::Added(rule));
+            steps.push(step(rule));
         }
     }
 
@@ -256,7 +262,7 @@ impl Ofproto {
         for s in steps.into_iter().rev() {
             match s {
                 // Removed at the version at which it was added, it was never there.
-                Step::Added(r) => {
+                Step::Added(r) | Step::Modified(r) => {
                     if let Some(t) = self.tables.table(r.table) {
                         t.cls.remove(&r, v);
                     }
@@ -274,14 +280,15 @@ impl Ofproto {
     }
 
     pub(crate) fn finish(&mut self, now: Nanos, steps: Vec<Step>) {
+        self.note_events(&steps);
         for s in steps {
             match s {
-                Step::Added(r) if r.removed_at().is_none() => {
+                Step::Added(r) | Step::Modified(r) if r.removed_at().is_none() => {
                     self.users.add(&r);
                     self.arm(&r);
                 }
                 Step::Group(..) => {}
-                Step::Added(_) => {}
+                Step::Added(_) | Step::Modified(_) => {}
                 Step::Removed(r, why) => {
                     self.disarm(&r);
                     self.users.remove(&r);

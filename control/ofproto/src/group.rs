@@ -216,7 +216,7 @@ impl Ofproto {
     pub(crate) fn delete_users(&mut self, t: Target, why: FlowRemovedReason, steps: &mut Vec<Step>) {
         let mut rules = self.users.of(t);
         rules.extend(steps.iter().filter_map(|s| match s {
-            Step::Added(r) if uses(&r.actions).contains(&t) => Some(r.clone()),
+            Step::Added(r) | Step::Modified(r) if uses(&r.actions).contains(&t) => Some(r.clone()),
             _ => None,
         }));
         for r in rules {

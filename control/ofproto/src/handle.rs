@@ -14,7 +14,7 @@ use fv_openflow::{OfError, Version};
 use crate::bridge::Ofproto;
 use crate::bundle::Outcome;
 use crate::conn::{Connection, Received, xid_of};
-use crate::dump::Dump;
+use crate::dump::{Dump, Form};
 use crate::features::table_features;
 use crate::flow_mod::{Criteria, MAX_PORTS};
 use crate::host::Host;
@@ -76,7 +76,7 @@ impl Ofproto {
             Body::BarrierRequest => {
                 self.commit(host);
                 self.publish_view(host);
-                self.conns.deliver();
+                self.conns.deliver_with(c);
                 c.reply(xid, Body::BarrierReply);
                 Ok(())
             }
@@ -88,7 +88,10 @@ impl Ofproto {
             Body::FlowMod(fm) | Body::NxFlowMod(fm) => {
                 reject_secondary(c)?;
                 let fm = prepared(*fm, c.version())?;
-                self.flow_mod(now, &fm)?;
+                self.source = Some((c.id, xid));
+                let done = self.flow_mod(now, &fm);
+                self.source = None;
+                done?;
                 self.after_flow_mod(&fm)
             }
             Body::PortMod(p) => {
@@ -101,6 +104,7 @@ impl Ofproto {
             }
             // Nobody would read the answer.
             Body::MultipartRequest(_) if c.is_gone() => Ok(()),
+            Body::MonitorCancel(id) => Self::cancel_monitor(c, id),
             Body::MultipartRequest(r) => self.multipart(c, xid, r, now, host),
             Body::RoleRequest(r) => {
                 let reply = self.conns.request_role(c, &r)?;
@@ -144,7 +148,10 @@ impl Ofproto {
             }
             Body::GroupMod(m) => {
                 reject_secondary(c)?;
-                self.group_mod(now, &m)
+                self.source = Some((c.id, xid));
+                let done = self.group_mod(now, &m);
+                self.source = None;
+                done
             }
             Body::MeterMod(m) => {
                 reject_secondary(c)?;
@@ -225,7 +232,10 @@ impl Ofproto {
             Outcome::Reply(r) => r,
             Outcome::Commit(mods, r) => {
                 reject_secondary(c)?;
-                if let Err((i, e)) = self.changes(now, mods.iter().map(|(_, c)| c.by_ref())) {
+                self.source = mods.first().map(|(xid, _)| (c.id, *xid));
+                let done = self.changes(now, mods.iter().map(|(_, c)| c.by_ref()));
+                self.source = None;
+                if let Err((i, e)) = done {
                     // First what was wrong, in the name of the message that was, then that all failed.
                     c.error(mods.get(i).map_or(xid, |(x, _)| *x), e, &[]);
                     return Err(OfError::BfcMsgFailed);
@@ -264,6 +274,7 @@ impl Ofproto {
                 Reply::TableFeatures(all)
             }
             Request::TableFeatures(_) => return Err(OfError::TffcEperm),
+            Request::FlowMonitor(l) => return self.flow_monitor(c, xid, &l),
             Request::Group(id) => {
                 host.pull_stats(self.id());
                 Reply::Group(self.group_stats(id, now))
@@ -317,7 +328,8 @@ impl Ofproto {
         host: &mut dyn Host,
     ) -> Result<(), OfError> {
         let rules = self.requested(f, host)?;
-        c.dump = Some(Dump::new(xid, nx, rules, now));
+        let form = if nx { Form::NxFlow } else { Form::Flow };
+        c.dump = Some(Dump::new(xid, form, rules, now));
         c.continue_dump();
         Ok(())
     }

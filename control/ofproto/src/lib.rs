@@ -13,6 +13,7 @@ pub mod group;
 mod handle;
 pub mod host;
 pub mod meter;
+mod monitor;
 pub mod packet_in;
 mod port;
 pub mod rule;

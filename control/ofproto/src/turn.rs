@@ -54,6 +54,7 @@ impl Ofproto {
         self.conns.deliver();
         self.publish_view(host);
         self.conns.sweep();
+        self.watched &= self.conns.watches();
         let more = garbage || self.conns.iter().any(Connection::has_input);
         Turn { more, next: [next, tick].into_iter().flatten().min() }
     }

@@ -212,3 +212,62 @@ fn monitors_hear_what_happens() {
         m.expect("OFPT_PORT_STATUS", || ());
     }
 }
+
+/// Changes of flows as `ovs-ofctl monitor watch:` shows them with the reference.
+#[test]
+fn flow_monitors_hear_of_changes() {
+    let changes = [
+        "add-flow br0 table=3,cookie=5,priority=9,in_port=2,idle_timeout=100,hard_timeout=200,actions=2",
+        "mod-flows br0 table=3,in_port=2,actions=2,1",
+        // Nothing changes, and nothing is said.
+        "mod-flows br0 table=3,in_port=2,actions=2,1",
+        "add-flow br0 table=3,cookie=6,priority=9,in_port=2,actions=2,1",
+        "del-flows br0 table=3,in_port=2",
+        "add-flow br0 table=5,priority=9,in_port=2,actions=1",
+        "del-flows br0 table=5",
+    ];
+    let all = [
+        "event=ADDED table=3 idle_timeout=100 hard_timeout=200 cookie=0x5 in_port=2 actions=output:2",
+        "event=MODIFIED table=3 idle_timeout=100 hard_timeout=200 cookie=0 in_port=2 actions=output:2,output:1",
+        "event=ADDED table=3 cookie=0x6 in_port=2 actions=output:2,output:1",
+        "event=DELETED reason=delete table=3 cookie=0x6 in_port=2 actions=output:2,output:1",
+        "event=ADDED table=5 cookie=0 in_port=2 actions=output:1",
+        "event=DELETED reason=delete table=5 cookie=0 in_port=2 actions=output:1",
+    ];
+    let short = |l: &str| l.split(" actions=").next().unwrap().to_owned();
+    for (version, name) in [
+        ("OpenFlow10", "NXST_FLOW_MONITOR reply:"),
+        ("OpenFlow12", "NXST_FLOW_MONITOR reply (OF1.2):"),
+        ("OpenFlow13", "ONFST_FLOW_MONITOR reply (OF1.3):"),
+        ("OpenFlow14", "OFPST_FLOW_MONITOR reply (OF1.4):"),
+        ("OpenFlow15", "OFPST_FLOW_MONITOR reply (OF1.5):"),
+    ] {
+        for (watch, want) in [
+            ("watch:", all.map(str::to_owned).to_vec()),
+            ("watch:!actions", all.map(short).to_vec()),
+            ("watch:!initial,table=3,out_port=2", all[..4].iter().map(|l| (*l).to_owned()).collect()),
+            ("watch:!add,!delete,!initial", vec![all[1].to_owned()]),
+        ] {
+            let s = Server::start();
+            assert!(run(&s, "del-flows br0").is_empty());
+            assert!(run(&s, "add-flow br0 table=7,priority=3,cookie=0x9,actions=drop").is_empty());
+            let m = Monitor::start(&s, &format!("-O {version} monitor br0 {watch}"));
+            s.wait_for(|o| o.conns().iter().any(fv_ofproto::Connection::watches_flows));
+            let mut got = Vec::new();
+            for c in changes {
+                assert!(run(&s, c).is_empty());
+            }
+            while got.len() < want.len() {
+                let l = m.lines.recv_timeout(std::time::Duration::from_secs(10)).unwrap_or_else(|_| panic!("{got:#?}"));
+                if l.contains("event=INITIAL") || l.contains("cookie=0x9") {
+                    assert!(!watch.contains("!initial"), "{l}");
+                } else if l.trim_start().starts_with("event=") {
+                    got.push(l.trim_start().to_owned());
+                } else if l.contains("FLOW_MONITOR") {
+                    assert!(l == name || l.trim_end() == name, "{l}");
+                }
+            }
+            assert_eq!(got, want, "{version} {watch}");
+        }
+    }
+}

@@ -16,7 +16,7 @@ fn hex(b: &[u8]) -> String {
 #[test]
 fn messages_of_the_reference() {
     let (mut bad, mut n) = (Vec::new(), 0);
-    for line in include_str!("data/groups.txt").lines() {
+    for line in include_str!("data/groups.txt").lines().chain(include_str!("data/monitors.txt").lines()) {
         let (h, text) = line.split_once('\t').unwrap();
         let bytes = bytes(h);
         n += 1;

@@ -6,7 +6,7 @@ use fv_openflow::{OfError, Version, action};
 
 fn corpus() -> Vec<Vec<u8>> {
     let lines = include_str!("data/oracle.txt").lines().chain(include_str!("data/replies.txt").lines());
-    let lines = lines.chain(include_str!("data/groups.txt").lines());
+    let lines = lines.chain(include_str!("data/groups.txt").lines()).chain(include_str!("data/monitors.txt").lines());
     lines
         .filter_map(|l| l.split_once('\t'))
         .map(|(h, _)| (0..h.len()).step_by(2).map(|i| u8::from_str_radix(&h[i..i + 2], 16).unwrap()).collect())

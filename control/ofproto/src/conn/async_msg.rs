@@ -1,5 +1,7 @@
 //! Who gets which asynchronous message.
 
+use std::sync::Arc;
+
 use fv_core::Nanos;
 use fv_openflow::Version;
 use fv_openflow::msg::packet::{PacketIn, PacketInReason};
@@ -7,12 +9,15 @@ use fv_openflow::msg::session::AsyncConfig;
 use fv_openflow::msg::{Body, FlowRemoved, PortStatus, Role};
 
 use super::{Connection, Kind};
+use crate::monitor::FlowEvent;
 
 /// A message that comes unasked.
 #[derive(Clone, Debug)]
 pub(crate) enum Async {
     PortStatus(PortStatus),
     FlowRemoved(Box<FlowRemoved>),
+    /// For monitors: what changed together.
+    Flows(Arc<Vec<FlowEvent>>),
 }
 
 /// What a connection wants, by kind of message and role: `[0]` as equal or primary, `[1]` as secondary.
@@ -96,6 +101,7 @@ impl Connection {
 
     pub(crate) fn tell(&mut self, a: &Async) {
         match a {
+            Async::Flows(events) => self.flows_changed(events),
             Async::PortStatus(p) => {
                 if self.wants(|m| m.port_status, p.reason as u32) {
                     self.send_async(Body::PortStatus(Box::new(p.clone())));

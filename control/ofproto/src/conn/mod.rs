@@ -19,6 +19,7 @@ use fv_openflow::{OfError, Version, VersionSet};
 
 use crate::bundle::Bundles;
 use crate::dump::Dump;
+use crate::monitor::Monitors;
 pub(crate) use async_msg::Async;
 use packet_ins::PacketIns;
 pub use set::{ConnInfo, Conns, ControllerSpec};
@@ -94,6 +95,7 @@ pub struct Connection {
     pub(crate) nxm: bool,
     pub(crate) dump: Option<Dump>,
     pub(crate) bundles: Bundles,
+    pub(crate) monitors: Monitors,
     packet_ins: PacketIns,
     /// Zero: no probes.
     probe_interval: Nanos,
@@ -135,6 +137,7 @@ impl Connection {
             nxm: false,
             dump: None,
             bundles: Bundles::default(),
+            monitors: Monitors::default(),
             packet_ins: PacketIns::default(),
             probe_interval: Nanos::ZERO,
             last_heard: now,
@@ -153,6 +156,11 @@ impl Connection {
 
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Whether it has made flow monitors.
+    pub fn watches_flows(&self) -> bool {
+        !self.monitors.is_empty()
     }
 
     /// None until negotiated.

@@ -1,5 +1,7 @@
 //! All connections of one bridge.
 
+use std::sync::Arc;
+
 use fv_core::Nanos;
 use fv_openflow::Version;
 use fv_openflow::VersionSet;
@@ -7,6 +9,7 @@ use fv_openflow::msg::packet::PacketInReason;
 use fv_openflow::msg::{FlowRemoved, PortStatus, Role};
 
 use super::{Async, Closed, ConnId, Connection, Kind};
+use crate::monitor::FlowEvent;
 use crate::packet_in::PacketInJob;
 
 /// A controller that configuration names.
@@ -179,6 +182,21 @@ impl Conns {
 
     pub(crate) fn flow_removed(&mut self, f: &FlowRemoved) {
         self.pending.push(Async::FlowRemoved(Box::new(f.clone())));
+    }
+
+    pub(crate) fn flows_changed(&mut self, events: Arc<Vec<FlowEvent>>) {
+        self.pending.push(Async::Flows(events));
+    }
+
+    /// Whether anybody watches flows.
+    pub(crate) fn watches(&self) -> bool {
+        self.iter().any(|c| !c.monitors.is_empty() && !c.is_gone())
+    }
+
+    /// Sends what came up to `c`, which is taken out, and to all others.
+    pub(crate) fn deliver_with(&mut self, c: &mut Connection) {
+        self.pending.iter().for_each(|a| c.tell(a));
+        self.deliver();
     }
 
     /// Sends what came up; not while a connection is taken out.

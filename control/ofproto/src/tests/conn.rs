@@ -13,23 +13,23 @@ use fv_openflow::{Version, VersionSet};
 use super::*;
 use crate::conn::{MAX_RX, TX_MAX};
 
-struct Net {
-    o: Ofproto,
+pub(super) struct Net {
+    pub(super) o: Ofproto,
     host: FakeHost,
-    now: Nanos,
+    pub(super) now: Nanos,
 }
 
 impl Net {
-    fn new() -> Net {
+    pub(super) fn new() -> Net {
         Net { o: bridge(true), host: FakeHost::default(), now: at(0) }
     }
 
-    fn turn(&mut self) {
+    pub(super) fn turn(&mut self) {
         while self.o.turn(self.now, 100, &mut self.host).more {}
     }
 
     /// A connection that has negotiated `v`; its greeting is read.
-    fn open(&mut self, kind: Kind, v: Version) -> ConnId {
+    pub(super) fn open(&mut self, kind: Kind, v: Version) -> ConnId {
         let id = self.o.connect(kind, "tcp:c", self.now);
         self.send(id, v, Body::Hello(Hello { versions: VersionSet::of(v) }));
         self.turn();
@@ -38,13 +38,13 @@ impl Net {
         id
     }
 
-    fn send(&mut self, id: ConnId, v: Version, body: Body) {
+    pub(super) fn send(&mut self, id: ConnId, v: Version, body: Body) {
         let bytes = Message::new(v, 7, body).encode().unwrap();
         self.o.receive(id, &bytes, self.now);
     }
 
     /// What is in the output; it is taken.
-    fn read(&mut self, id: ConnId) -> Vec<Message> {
+    pub(super) fn read(&mut self, id: ConnId) -> Vec<Message> {
         let out = self.o.connection(id).unwrap().output().to_vec();
         self.o.sent(id, out.len());
         let mut v = Vec::new();
@@ -58,14 +58,14 @@ impl Net {
     }
 
     /// Sends and returns the answers.
-    fn ask(&mut self, id: ConnId, v: Version, body: Body) -> Vec<Body> {
+    pub(super) fn ask(&mut self, id: ConnId, v: Version, body: Body) -> Vec<Body> {
         self.send(id, v, body);
         self.turn();
         self.read(id).into_iter().map(|m| m.body).collect()
     }
 }
 
-fn error_of(b: &[Body]) -> Option<OfError> {
+pub(super) fn error_of(b: &[Body]) -> Option<OfError> {
     b.iter().find_map(|b| match b {
         Body::Error(e) => match e.error {
             ErrorKind::Known(e) => Some(e),
@@ -75,7 +75,7 @@ fn error_of(b: &[Body]) -> Option<OfError> {
     })
 }
 
-fn add_flow(priority: u16) -> Body {
+pub(super) fn add_flow(priority: u16) -> Body {
     Body::FlowMod(Box::new(FlowMod {
         priority,
         table: 0,

@@ -1,6 +1,7 @@
 mod conn;
 mod flows;
 mod groups;
+mod monitors;
 mod twin;
 
 use std::sync::Arc;

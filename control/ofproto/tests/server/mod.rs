@@ -105,6 +105,15 @@ impl Server {
         rx.recv().unwrap()
     }
 
+    /// Looks at the bridge until it is as expected.
+    pub fn wait_for(&self, is: fn(&Ofproto) -> bool) {
+        let begun = std::time::Instant::now();
+        while !self.with(move |o, _, _| is(o)) {
+            assert!(begun.elapsed().as_secs() < 20, "it does not happen");
+            std::thread::yield_now();
+        }
+    }
+
     pub fn ofctl(&self) -> Command {
         let mut c = Command::new("ovs-ofctl");
         c.env("OVS_RUNDIR", &self.dir).env("OVS_LOGDIR", &self.dir).arg("--timeout=20");

@@ -90,6 +90,7 @@ pub(crate) mod nxt {
     pub const SET_PACKET_IN_FORMAT: u32 = 16;
     pub const PACKET_IN: u32 = 17;
     pub const FLOW_AGE: u32 = 18;
+    pub const FLOW_MONITOR_CANCEL: u32 = 21;
     pub const SET_ASYNC_CONFIG: u32 = 19;
     pub const SET_CONTROLLER_ID: u32 = 20;
     pub const SET_ASYNC_CONFIG2: u32 = 27;
@@ -101,6 +102,7 @@ pub(crate) mod nxt {
 
 /// Subtypes of the Open Networking Foundation's extensions for 1.3.
 pub(crate) mod onft {
+    pub const FLOW_MONITOR_CANCEL: u32 = 1870;
     pub const ROLE_STATUS: u32 = 1911;
     pub const BUNDLE_CONTROL: u32 = 2300;
     pub const BUNDLE_ADD: u32 = 2301;
@@ -217,6 +219,7 @@ fn experimenter(v: Version, r: &mut Reader<'_>, cx: &DecodeCx) -> Result<Body, O
         vendor::ONF => match subtype {
             onft::BUNDLE_CONTROL if v == Version::V13 => Ok(Body::BundleControl(BundleControl::decode(r)?)),
             onft::BUNDLE_ADD if v == Version::V13 => Ok(Body::BundleAdd(Box::new(BundleAdd::decode(v, r, cx)?))),
+            onft::FLOW_MONITOR_CANCEL if v == Version::V13 => Ok(Body::MonitorCancel(r.u32()?)),
             onft::ROLE_STATUS if v == Version::V13 => Ok(Body::RoleStatus(RoleStatus::decode(r)?)),
             _ => Err(OfError::BrcBadSubtype),
         },
@@ -243,6 +246,7 @@ fn nicira(subtype: u32, v: Version, r: &mut Reader<'_>, cx: &DecodeCx) -> Result
         nxt::PACKET_IN2 => Body::NxPacketIn(PacketInFormat::Nxt2, Box::new(PacketIn::decode_nxt2(r)?)),
         nxt::RESUME => Body::Resume(Box::new(Resume { packet_in: PacketIn::decode_nxt2(r)? })),
         nxt::GROUP_MOD if v == Version::V10 => Body::GroupMod(Box::new(GroupMod::decode15(v, r)?)),
+        nxt::FLOW_MONITOR_CANCEL if v < Version::V13 => Body::MonitorCancel(r.u32()?),
         nxt::FLOW_AGE => Body::FlowAge,
         nxt::SET_ASYNC_CONFIG => Body::SetAsync(AsyncConfig::decode_fixed(r)?),
         nxt::SET_ASYNC_CONFIG2 => Body::SetAsync(AsyncConfig::decode_props(r)?),
@@ -446,6 +450,15 @@ fn encode_session(out: &mut Vec<u8>, body: &Body, v: Version) -> Result<u8, Enco
             }
             a.encode(out)?;
             if v == Version::V13 { t::EXPERIMENTER } else { t::BUNDLE_ADD }
+        }
+        Body::MonitorCancel(_) if v > Version::V13 => return Err(EncodeError::Version(v)),
+        Body::MonitorCancel(id) => {
+            match v {
+                Version::V13 => vendor_header(out, vendor::ONF, onft::FLOW_MONITOR_CANCEL),
+                _ => vendor_header(out, vendor::NX, nxt::FLOW_MONITOR_CANCEL),
+            }
+            out.u32(*id);
+            t::EXPERIMENTER
         }
         Body::SetFlowFormat(f) => {
             let k = nx(nxt::SET_FLOW_FORMAT);

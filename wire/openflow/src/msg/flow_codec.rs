@@ -37,7 +37,7 @@ impl PacketInFormat {
 }
 
 impl FlowRemovedReason {
-    fn from_wire(r: u8) -> Result<FlowRemovedReason, OfError> {
+    pub(crate) fn from_wire(r: u8) -> Result<FlowRemovedReason, OfError> {
         Ok(match r {
             0 => FlowRemovedReason::IdleTimeout,
             1 => FlowRemovedReason::HardTimeout,

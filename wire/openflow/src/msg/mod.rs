@@ -10,6 +10,7 @@ mod flow_codec;
 pub mod group;
 mod group_codec;
 pub mod meter;
+pub mod monitor;
 mod oxs;
 pub mod packet;
 mod packet_codec;
@@ -25,6 +26,7 @@ pub use codec::{DecodeCx, EncodeError, HEADER_LEN, RawHeader};
 pub use flow::{FlowMod, FlowModCommand, FlowModFlags, FlowRemoved, FlowRemovedReason, PacketInFormat};
 pub use group::{Bucket, GroupCommand, GroupDesc, GroupFeatures, GroupMod, GroupProps, GroupStats, GroupType};
 pub use meter::{Band, BandKind, MeterCommand, MeterConfig, MeterFeatures, MeterFlags, MeterMod, MeterStats};
+pub use monitor::{FlowUpdate, FlowUpdateFull, MonitorCommand, MonitorEvent, MonitorFlags, MonitorRequest};
 pub use packet::{PacketIn, PacketOut, Resume};
 pub use port::{Port, PortMod, PortReason, PortStatus};
 pub use queue::QueueDesc;
@@ -85,6 +87,8 @@ pub enum Body {
     /// One part of a request; see [`Multipart::more`].
     MultipartRequest(Multipart<Request>),
     MultipartReply(Multipart<Reply>),
+    /// The flow monitor with this number ends (before OpenFlow 1.4).
+    MonitorCancel(u32),
 
     RoleRequest(RoleMsg),
     RoleReply(RoleMsg),
@@ -147,6 +151,7 @@ impl Body {
             Body::QueueConfigReply(..) => "OFPT_QUEUE_GET_CONFIG_REPLY",
             Body::MultipartRequest(m) => m.body.name(),
             Body::MultipartReply(m) => m.body.name(),
+            Body::MonitorCancel(_) => "NXT_FLOW_MONITOR_CANCEL",
             Body::RoleRequest(_) => "OFPT_ROLE_REQUEST",
             Body::RoleReply(_) => "OFPT_ROLE_REPLY",
             Body::RoleStatus(_) => "OFPT_ROLE_STATUS",
@@ -184,6 +189,7 @@ impl Request {
             Request::MeterConfig(_) => "OFPST_METER_CONFIG",
             Request::MeterFeatures => "OFPST_METER_FEATURES",
             Request::QueueDesc { .. } => "OFPST_QUEUE_DESC",
+            Request::FlowMonitor(_) => "OFPST_FLOW_MONITOR",
             Request::NxFlow(_) => "NXST_FLOW",
             Request::NxAggregate(_) => "NXST_AGGREGATE",
         }
@@ -209,6 +215,7 @@ impl Reply {
             Reply::MeterConfig(_) => "OFPST_METER_CONFIG",
             Reply::MeterFeatures(_) => "OFPST_METER_FEATURES",
             Reply::QueueDesc(_) => "OFPST_QUEUE_DESC",
+            Reply::FlowMonitor(_) => "OFPST_FLOW_MONITOR",
             Reply::NxFlow(_) => "NXST_FLOW",
             Reply::NxAggregate(_) => "NXST_AGGREGATE",
         }

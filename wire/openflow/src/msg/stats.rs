@@ -4,6 +4,7 @@ use super::codec::EncodeError;
 use super::flow::{AggregateStats, FlowStats, FlowStatsRequest};
 use super::group::{GROUP_ALL, GroupDesc, GroupFeatures, GroupStats};
 use super::meter::{MeterConfig, MeterFeatures, MeterStats};
+use super::monitor::{self, FlowUpdate, MonitorRequest};
 use super::port::{Port, PortStats, QueueStats, pull_port};
 use super::queue::QueueDesc;
 use super::table::{TableDesc, TableFeatures, TableStats};
@@ -51,6 +52,8 @@ pub enum Request {
         port: OfPort,
         queue: u32,
     },
+    /// At least one.
+    FlowMonitor(Vec<MonitorRequest>),
     /// Nicira's forms of Flow and Aggregate (OpenFlow 1.0).
     NxFlow(Box<FlowStatsRequest>),
     NxAggregate(Box<FlowStatsRequest>),
@@ -75,6 +78,7 @@ pub enum Reply {
     MeterConfig(Vec<MeterConfig>),
     MeterFeatures(MeterFeatures),
     QueueDesc(Vec<QueueDesc>),
+    FlowMonitor(Vec<FlowUpdate>),
     NxFlow(Vec<FlowStats>),
     NxAggregate(AggregateStats),
 }
@@ -110,24 +114,29 @@ mod mp {
     pub const PORT_DESC: u16 = 13;
     pub const TABLE_DESC: u16 = 14;
     pub const QUEUE_DESC: u16 = 15;
+    pub const FLOW_MONITOR: u16 = 16;
     pub const EXPERIMENTER: u16 = 0xffff;
 }
 
 /// Nicira's statistics; those of groups are OpenFlow 1.0's.
 const NXST_FLOW: u32 = 0;
 const NXST_AGGREGATE: u32 = 1;
+const NXST_FLOW_MONITOR: u32 = 2;
 const NXST_GROUP: u32 = 7;
 const NXST_GROUP_DESC: u32 = 8;
 const NXST_GROUP_FEATURES: u32 = 9;
+/// The Open Networking Foundation's flow monitors for OpenFlow 1.3.
+const ONFST_FLOW_MONITOR: u32 = 1870;
 /// The MORE flag.
 const MORE: u16 = 1;
 /// Largest body of one part.
 const MAX_PART: usize = u16::MAX as usize - 64;
 
-/// Type and MORE flag, or Nicira's subtype.
+/// The standard's type, or Nicira's or the Open Networking Foundation's subtype.
 enum Kind {
     Std(u16),
     Nx(u32),
+    Onf(u32),
 }
 
 fn pull_header(v: Version, r: &mut Reader<'_>) -> Result<(Kind, bool), OfError> {
@@ -139,10 +148,15 @@ fn pull_header(v: Version, r: &mut Reader<'_>) -> Result<(Kind, bool), OfError> 
     if kind != mp::EXPERIMENTER {
         return Ok((Kind::Std(kind), more));
     }
-    if r.u32()? != vendor::NX {
+    let who = r.u32()?;
+    let onf = who == vendor::ONF && v == Version::V13;
+    if who != vendor::NX && !onf {
         return Err(OfError::BrcBadVendor);
     }
     let subtype = r.u32()?;
+    if onf {
+        return Ok((Kind::Onf(subtype), more));
+    }
     if v == Version::V10 {
         r.skip(4)?;
     }
@@ -154,6 +168,7 @@ fn put_header(out: &mut Vec<u8>, v: Version, kind: Kind, more: bool) {
     let pad = if v > Version::V10 { 4 } else { 0 };
     match kind {
         Kind::Std(k) => out.u16(k).u16(flags).zero(pad),
+        Kind::Onf(s) => out.u16(mp::EXPERIMENTER).u16(flags).zero(pad).u32(vendor::ONF).u32(s),
         Kind::Nx(s) => out.u16(mp::EXPERIMENTER).u16(flags).zero(pad).u32(vendor::NX).u32(s).zero(4 - pad),
     };
 }
@@ -196,13 +211,16 @@ impl Multipart<Request> {
             Kind::Std(mp::QUEUE_DESC) if v >= Version::V14 => {
                 Request::QueueDesc { port: pull_port(v, r)?, queue: r.u32()? }
             }
+            Kind::Std(mp::FLOW_MONITOR) if v >= Version::V14 => Request::FlowMonitor(monitors(v, r)?),
+            Kind::Onf(ONFST_FLOW_MONITOR) => Request::FlowMonitor(monitors(v, r)?),
+            Kind::Nx(NXST_FLOW_MONITOR) if monitor::is_nicira(v) => Request::FlowMonitor(monitors(v, r)?),
             Kind::Nx(NXST_GROUP) if v == Version::V10 => Request::Group(id(r)?),
             Kind::Nx(NXST_GROUP_DESC) if v == Version::V10 => Request::GroupDesc(id(r)?),
             Kind::Nx(NXST_GROUP_FEATURES) if v <= Version::V11 => Request::GroupFeatures,
             Kind::Nx(NXST_FLOW) => Request::NxFlow(Box::new(FlowStatsRequest::decode_nx(r)?)),
             Kind::Nx(NXST_AGGREGATE) => Request::NxAggregate(Box::new(FlowStatsRequest::decode_nx(r)?)),
             Kind::Std(_) => return Err(OfError::BrcBadStat),
-            Kind::Nx(_) => return Err(OfError::BrcBadSubtype),
+            Kind::Nx(_) | Kind::Onf(_) => return Err(OfError::BrcBadSubtype),
         };
         Ok(Multipart { more, body })
     }
@@ -276,6 +294,10 @@ impl Multipart<Request> {
                 put(out, mp::QUEUE_DESC);
                 out.u32(port.0).u32(*queue);
             }
+            Request::FlowMonitor(l) => {
+                put_header(out, v, monitor_kind(v), self.more);
+                l.iter().for_each(|m| m.encode(out, v));
+            }
             Request::NxFlow(q) => {
                 put_header(out, v, Kind::Nx(NXST_FLOW), self.more);
                 q.encode_nx(out);
@@ -300,6 +322,24 @@ fn id(r: &mut Reader<'_>) -> Result<u32, OfError> {
 fn group_kind(v: Version, std: u16, nx: u32) -> Kind {
     let since = if std == mp::GROUP_FEATURES { Version::V12 } else { Version::V11 };
     if v >= since { Kind::Std(std) } else { Kind::Nx(nx) }
+}
+
+/// What a version's flow monitors are.
+fn monitor_kind(v: Version) -> Kind {
+    match v {
+        _ if monitor::is_nicira(v) => Kind::Nx(NXST_FLOW_MONITOR),
+        Version::V13 => Kind::Onf(ONFST_FLOW_MONITOR),
+        _ => Kind::Std(mp::FLOW_MONITOR),
+    }
+}
+
+fn monitors(v: Version, r: &mut Reader<'_>) -> Result<Vec<MonitorRequest>, OfError> {
+    let all = many(r, |r| MonitorRequest::decode(v, r))?;
+    if all.is_empty() { Err(OfError::BrcBadLen) } else { Ok(all) }
+}
+
+fn updates(v: Version, r: &mut Reader<'_>) -> Result<Vec<FlowUpdate>, OfError> {
+    many(r, |r| FlowUpdate::decode(v, r))
 }
 
 fn put_kind(out: &mut Vec<u8>, v: Version, std: u16, nx: u32, more: bool) {
@@ -349,13 +389,16 @@ impl Multipart<Reply> {
             Kind::Std(mp::QUEUE_DESC) if v >= Version::V14 => {
                 Reply::QueueDesc(many(r, |r| QueueDesc::decode(v, OfPort::NONE, r))?)
             }
+            Kind::Std(mp::FLOW_MONITOR) if v >= Version::V14 => Reply::FlowMonitor(updates(v, r)?),
+            Kind::Onf(ONFST_FLOW_MONITOR) => Reply::FlowMonitor(updates(v, r)?),
+            Kind::Nx(NXST_FLOW_MONITOR) if monitor::is_nicira(v) => Reply::FlowMonitor(updates(v, r)?),
             Kind::Nx(NXST_GROUP) if v == Version::V10 => Reply::Group(many(r, |r| group_stats(v, r))?),
             Kind::Nx(NXST_GROUP_DESC) if v == Version::V10 => Reply::GroupDesc(many(r, |r| GroupDesc::decode15(v, r))?),
             Kind::Nx(NXST_GROUP_FEATURES) if v <= Version::V11 => Reply::GroupFeatures(GroupFeatures::decode(v, r)?),
             Kind::Nx(NXST_FLOW) => Reply::NxFlow(many(r, |r| FlowStats::decode(v, r, true))?),
             Kind::Nx(NXST_AGGREGATE) => Reply::NxAggregate(AggregateStats::decode(r, Version::V10)?),
             Kind::Std(_) => return Err(OfError::BrcBadStat),
-            Kind::Nx(_) => return Err(OfError::BrcBadSubtype),
+            Kind::Nx(_) | Kind::Onf(_) => return Err(OfError::BrcBadSubtype),
         };
         Ok(Multipart { more, body })
     }
@@ -386,6 +429,7 @@ impl Reply {
             Reply::MeterConfig(_) => (Kind::Std(mp::METER_CONFIG), Version::V13),
             Reply::MeterFeatures(_) => (Kind::Std(mp::METER_FEATURES), Version::V13),
             Reply::QueueDesc(_) => (Kind::Std(mp::QUEUE_DESC), Version::V14),
+            Reply::FlowMonitor(_) => (monitor_kind(v), Version::V10),
             Reply::NxFlow(_) => (Kind::Nx(NXST_FLOW), Version::V10),
             Reply::NxAggregate(_) => (Kind::Nx(NXST_AGGREGATE), Version::V10),
         };
@@ -421,6 +465,7 @@ impl Reply {
             Reply::Meter(l) => l.iter().for_each(|s| each(&mut |o| s.encode(o))),
             Reply::MeterConfig(l) => l.iter().for_each(|s| each(&mut |o| s.encode(o))),
             Reply::MeterFeatures(f) => each(&mut |o| f.encode(o)),
+            Reply::FlowMonitor(l) => l.iter().for_each(|s| each(&mut |o| s.encode(o, v))),
             Reply::QueueDesc(l) => l.iter().for_each(|s| each(&mut |o| s.encode(o, v))),
         }
     }

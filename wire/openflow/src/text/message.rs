@@ -3,7 +3,7 @@
 use super::Names;
 use super::flow::format_flow_mod;
 use super::format::{format_actions, hex};
-use super::group;
+use super::{group, monitor};
 use crate::msg::bundle::{BUNDLE_ATOMIC, BUNDLE_ORDERED};
 use crate::msg::session::{ErrorKind, RoleMsg};
 use crate::msg::stats::{QUEUE_ALL, Reply, Request};
@@ -38,6 +38,16 @@ fn name(m: &Message) -> String {
         _ => false,
     };
     let name = m.body.name();
+    let is_monitor = match &m.body {
+        Body::MultipartRequest(r) => matches!(r.body, Request::FlowMonitor(_)),
+        Body::MultipartReply(r) => matches!(r.body, Reply::FlowMonitor(_)),
+        Body::MonitorCancel(_) => true,
+        _ => false,
+    };
+    if is_monitor && m.version == Version::V13 {
+        return name.replace("OFP", "ONF").replace("NXT", "ONFT");
+    }
+    let is_group = is_group || is_monitor && m.version < Version::V13;
     if is_group { name.replace("OFP", "NX") } else { name.to_owned() }
 }
 
@@ -89,6 +99,7 @@ fn detail(body: &Body, v: Version) -> String {
         Body::MeterMod(m) => group::meter_mod(m),
         Body::QueueConfigRequest(p) => format!(" port={}", names.port(*p)),
         Body::QueueConfigReply(p, q) => group::port_queues(*p, q),
+        Body::MonitorCancel(id) => format!(" id={id}"),
         Body::MultipartRequest(r) => request(&r.body),
         Body::MultipartReply(r) => reply(&r.body, v),
         Body::SetFlowFormat(f) => format!(" format={}", if *f == 2 { "nxm" } else { "openflow10" }),
@@ -105,6 +116,7 @@ fn request(r: &Request) -> String {
         Request::Meter(id) | Request::MeterConfig(id) => format!(" meter={}", group::meter_number(*id)),
         Request::QueueDesc { port, queue: QUEUE_ALL } => format!(" port={}", Names::default().port(*port)),
         Request::QueueDesc { port, queue } => format!(" port={} queue={queue}", Names::default().port(*port)),
+        Request::FlowMonitor(l) => monitor::requests(l),
         _ => String::new(),
     }
 }
@@ -118,6 +130,7 @@ fn reply(r: &Reply, v: Version) -> String {
         Reply::MeterConfig(l) => group::meter_configs(l),
         Reply::MeterFeatures(f) => group::meter_features(f),
         Reply::QueueDesc(l) => group::queues(l),
+        Reply::FlowMonitor(l) => monitor::updates(l),
         _ => String::new(),
     }
 }

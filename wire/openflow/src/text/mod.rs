@@ -5,6 +5,7 @@ mod format;
 mod group;
 mod learn;
 mod message;
+mod monitor;
 mod parse;
 mod parse_ct;
 mod scan;
