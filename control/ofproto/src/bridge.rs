@@ -10,6 +10,7 @@ use fv_flow::Match;
 use fv_l2::{MacTable, VlanSet};
 use fv_openflow::action::Action;
 use fv_openflow::msg::FragHandling;
+use fv_openflow::msg::TableStatus;
 use fv_openflow::msg::flow::{FlowRemoved, FlowRemovedReason};
 use fv_openflow::msg::stats::Desc;
 use fv_openflow::{Actions, VersionSet};
@@ -223,6 +224,9 @@ impl Ofproto {
         for t in std::mem::take(&mut self.touched) {
             if let Some(table) = self.tables.table(t) {
                 table.cls.publish();
+                if let Some(reason) = table.vacancy_event() {
+                    self.conns.table_status(TableStatus { reason, desc: table.desc(t) });
+                }
             }
             self.outdated.insert(t);
         }

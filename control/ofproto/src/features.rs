@@ -65,7 +65,8 @@ pub(crate) fn table_features(tables: &Tables, id: u8) -> TableFeatures {
             .filter(|n| *n != usize::MAX)
             .map_or(MAX_FLOWS_SHOWN, |n| n.min(u32::MAX as usize) as u32),
         miss: t.map(|t| t.miss()).unwrap_or_default(),
-        supports_eviction: true,
+        // As the reference says, which evicts all the same.
+        supports_eviction: false,
         supports_vacancy: false,
         nonmiss: instructions.clone(),
         table_miss: instructions,

@@ -7,7 +7,7 @@ use fv_openflow::msg::packet::PacketOut;
 use fv_openflow::msg::queue::QueueDesc;
 use fv_openflow::msg::session::Config;
 use fv_openflow::msg::stats::{Multipart, QUEUE_ALL, Reply, Request};
-use fv_openflow::msg::table::{TableDesc, TableFeatures, TableMod, TableStats};
+use fv_openflow::msg::table::{TableFeatures, TableMod, TableStats};
 use fv_openflow::msg::{Body, FlowMod, FlowModCommand, FragHandling, Message, Role};
 use fv_openflow::{OfError, Version};
 
@@ -171,6 +171,7 @@ impl Ofproto {
             | Body::RoleReply(_)
             | Body::RoleStatus(_)
             | Body::QueueConfigReply(..)
+            | Body::TableStatus(_)
             | Body::GetAsyncReply(_) => Err(OfError::BrcBadType),
         }
     }
@@ -220,6 +221,9 @@ impl Ofproto {
                 t.set_miss(m.miss);
                 if let Some(on) = m.eviction {
                     t.set_evicts(on);
+                }
+                if let Some(v) = m.vacancy {
+                    t.set_vacancy(v);
                 }
             }
         }
@@ -285,18 +289,7 @@ impl Ofproto {
             Request::MeterConfig(id) => Reply::MeterConfig(self.meter_configs(id)?),
             Request::MeterFeatures => Reply::MeterFeatures(meter_features()),
             Request::QueueDesc { port, queue } => Reply::QueueDesc(self.queue_descs(port, queue, host)?),
-            Request::TableDesc => Reply::TableDesc(
-                self.tables
-                    .visible()
-                    .map(|(id, t)| TableDesc {
-                        table: TableId(id),
-                        eviction: t.evicts(),
-                        // Other, importance, lifetime.
-                        eviction_flags: 0x7,
-                        vacancy: None,
-                    })
-                    .collect(),
-            ),
+            Request::TableDesc => Reply::TableDesc(self.tables.visible().map(|(id, t)| t.desc(id)).collect()),
         };
         c.reply(xid, Body::MultipartReply(Multipart { more: false, body }));
         Ok(())

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 use fv_classifier::{Classifier, ClsRule, DEFAULT_PREFIXES, MiniMatch, PrefixField, Version};
-use fv_core::Nanos;
+use fv_core::{Nanos, TableId};
 use fv_flow::{FlowKey, FlowMask, Match};
 use fv_openflow::Actions;
 use fv_openflow::action::{Action, Controller, PacketInReason};
-use fv_openflow::msg::table::TableMiss;
+use fv_openflow::msg::table::{TableDesc, TableMiss, TableReason, Vacancy};
 use parking_lot::Mutex;
 
 use crate::rule::{Rule, RuleRef};
@@ -31,6 +31,17 @@ pub struct Table {
     /// Whether a full table makes room by evicting.
     eviction: AtomicU8,
     name: Mutex<String>,
+    vacancy: Mutex<VacancyWatch>,
+}
+
+/// When a table tells that it becomes full, and that there is room again.
+#[derive(Clone, Copy, Default)]
+struct VacancyWatch {
+    /// In percent.
+    down: u8,
+    up: u8,
+    /// What is told next; None is nothing ever.
+    next: Option<TableReason>,
 }
 
 impl Table {
@@ -43,6 +54,7 @@ impl Table {
             max_flows: AtomicUsize::new(usize::MAX),
             eviction: AtomicU8::new(0),
             name: Mutex::default(),
+            vacancy: Mutex::default(),
         }
     }
 
@@ -84,6 +96,45 @@ impl Table {
 
     pub fn set_evicts(&self, on: bool) {
         self.eviction.store(u8::from(on), Ordering::Relaxed);
+    }
+
+    /// Percent of the flows' limit that are not used.
+    fn vacancy(&self) -> u8 {
+        let (max, n) = (self.max_flows().min(u32::MAX as usize), self.cls.len());
+        (max.saturating_sub(n) as u64 * 100).checked_div(max as u64).unwrap_or(0) as u8
+    }
+
+    /// Thresholds of zero switch the events off.
+    pub(crate) fn set_vacancy(&self, v: Vacancy) {
+        let mut w = self.vacancy.lock();
+        let on = v.up != 0;
+        let next = if self.vacancy() < v.up { TableReason::VacancyUp } else { TableReason::VacancyDown };
+        *w = VacancyWatch { down: v.down, up: v.up, next: on.then(|| w.next.unwrap_or(next)) };
+    }
+
+    /// What there is to tell since the last time.
+    pub(crate) fn vacancy_event(&self) -> Option<TableReason> {
+        let mut w = self.vacancy.lock();
+        let (next, vacancy) = (w.next?, self.vacancy());
+        let (comes, then) = match next {
+            TableReason::VacancyDown => (vacancy < w.down, TableReason::VacancyUp),
+            TableReason::VacancyUp => (vacancy > w.up, TableReason::VacancyDown),
+        };
+        if comes {
+            w.next = Some(then);
+        }
+        comes.then_some(next)
+    }
+
+    pub(crate) fn desc(&self, id: u8) -> TableDesc {
+        let w = *self.vacancy.lock();
+        TableDesc {
+            table: TableId(id),
+            eviction: self.evicts(),
+            // Other, importance, lifetime.
+            eviction_flags: 0x7,
+            vacancy: w.next.map(|_| Vacancy { down: w.down, up: w.up, current: self.vacancy() }),
+        }
     }
 
     /// Configured name; empty if there is none.

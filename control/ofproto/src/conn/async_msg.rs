@@ -6,7 +6,7 @@ use fv_core::Nanos;
 use fv_openflow::Version;
 use fv_openflow::msg::packet::{PacketIn, PacketInReason};
 use fv_openflow::msg::session::AsyncConfig;
-use fv_openflow::msg::{Body, FlowRemoved, PortStatus, Role};
+use fv_openflow::msg::{Body, FlowRemoved, PortStatus, Role, TableStatus};
 
 use super::{Connection, Kind};
 use crate::monitor::FlowEvent;
@@ -16,6 +16,7 @@ use crate::monitor::FlowEvent;
 pub(crate) enum Async {
     PortStatus(PortStatus),
     FlowRemoved(Box<FlowRemoved>),
+    TableStatus(TableStatus),
     /// For monitors: what changed together.
     Flows(Arc<Vec<FlowEvent>>),
 }
@@ -101,6 +102,11 @@ impl Connection {
 
     pub(crate) fn tell(&mut self, a: &Async) {
         match a {
+            Async::TableStatus(s) => {
+                if self.version() >= Some(Version::V14) && self.wants(|m| m.table_status, s.reason as u32) {
+                    self.send_async(Body::TableStatus(*s));
+                }
+            }
             Async::Flows(events) => self.flows_changed(events),
             Async::PortStatus(p) => {
                 if self.wants(|m| m.port_status, p.reason as u32) {

@@ -6,7 +6,7 @@ use fv_core::Nanos;
 use fv_openflow::Version;
 use fv_openflow::VersionSet;
 use fv_openflow::msg::packet::PacketInReason;
-use fv_openflow::msg::{FlowRemoved, PortStatus, Role};
+use fv_openflow::msg::{FlowRemoved, PortStatus, Role, TableStatus};
 
 use super::{Async, Closed, ConnId, Connection, Kind};
 use crate::monitor::FlowEvent;
@@ -178,6 +178,10 @@ impl Conns {
 
     pub(crate) fn port_status(&mut self, s: &PortStatus) {
         self.pending.push(Async::PortStatus(s.clone()));
+    }
+
+    pub(crate) fn table_status(&mut self, s: TableStatus) {
+        self.pending.push(Async::TableStatus(s));
     }
 
     pub(crate) fn flow_removed(&mut self, f: &FlowRemoved) {

@@ -544,3 +544,46 @@ proptest::proptest! {
         n.turn();
     }
 }
+
+/// A table tells each threshold that it crosses, once, to those who asked.
+#[test]
+fn tables_tell_how_full_they_are() {
+    use fv_openflow::msg::table::{TableDesc, TableMiss, TableMod, TableReason, Vacancy};
+    use fv_openflow::msg::{AsyncConfig, TableStatus};
+    let v = Version::V14;
+    let mut n = Net::new();
+    let (c, other) = (n.open(Kind::Primary, v), n.open(Kind::Primary, v));
+    let mask = [1 << TableReason::VacancyDown as u32 | 1 << TableReason::VacancyUp as u32, 0];
+    n.ask(c, v, Body::SetAsync(AsyncConfig { table_status: mask, given: 1 << 4, ..AsyncConfig::default() }));
+    n.o.tables().table(0).unwrap().set_max_flows(Some(10));
+    let thresholds = Vacancy { down: 40, up: 60, current: 0 };
+    let m = TableMod {
+        table: fv_core::TableId(0),
+        miss: TableMiss::Default,
+        eviction: Some(false),
+        eviction_flags: 0,
+        vacancy: Some(thresholds),
+    };
+    assert_eq!(n.ask(c, v, Body::TableMod(m)), []);
+    let mut heard = Vec::new();
+    let flow = |i: u16, command| {
+        let f = FlowMod { command, priority: i, table: 0, actions: output(1), ..FlowMod::default() };
+        Body::FlowMod(Box::new(f))
+    };
+    let there_and_back = (1..=9).map(|i| (i, FlowModCommand::Add));
+    let there_and_back = there_and_back.chain((1..=9).map(|i| (i, FlowModCommand::DeleteStrict)));
+    for (step, (i, command)) in there_and_back.enumerate() {
+        for b in n.ask(c, v, flow(i, command)) {
+            let Body::TableStatus(TableStatus { reason, desc }) = b else { panic!("{b:?}") };
+            let TableDesc { vacancy: Some(at), .. } = desc else { panic!("{desc:?}") };
+            heard.push((step, reason, at.current));
+        }
+    }
+    // Below 40 % with the seventh, above 60 % when three are left.
+    assert_eq!(heard, [(6, TableReason::VacancyDown, 30), (14, TableReason::VacancyUp, 70)]);
+    assert_eq!(n.read(other), []);
+    n.ask(c, v, Body::TableMod(TableMod { vacancy: Some(Vacancy::default()), ..m }));
+    for i in 1..=9 {
+        assert_eq!(n.ask(c, v, flow(i, FlowModCommand::Add)), []);
+    }
+}

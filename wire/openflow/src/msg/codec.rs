@@ -75,6 +75,7 @@ pub(crate) mod t {
     pub const SET_ASYNC: u8 = 28;
     pub const METER_MOD: u8 = 29;
     pub const ROLE_STATUS: u8 = 30;
+    pub const TABLE_STATUS: u8 = 31;
     pub const BUNDLE_CONTROL: u8 = 33;
     pub const BUNDLE_ADD: u8 = 34;
 }
@@ -206,6 +207,7 @@ fn standard(kind: u8, v: Version, r: &mut Reader<'_>, cx: &DecodeCx) -> Result<B
         t::GET_ASYNC_REPLY if v >= Version::V13 => Body::GetAsyncReply(AsyncConfig::decode(v, r)?),
         t::SET_ASYNC if v >= Version::V13 => Body::SetAsync(AsyncConfig::decode(v, r)?),
         t::ROLE_STATUS if v >= Version::V14 => Body::RoleStatus(RoleStatus::decode(r)?),
+        t::TABLE_STATUS if v >= Version::V14 => Body::TableStatus(TableStatus::decode(r)?),
         t::BUNDLE_CONTROL if v >= Version::V14 => Body::BundleControl(BundleControl::decode(r)?),
         t::BUNDLE_ADD if v >= Version::V14 => Body::BundleAdd(Box::new(BundleAdd::decode(v, r, cx)?)),
         _ => return Err(OfError::BrcBadType),
@@ -351,6 +353,11 @@ fn encode_body(out: &mut Vec<u8>, body: &Body, v: Version) -> Result<u8, EncodeE
             since(Version::V11)?;
             m.encode(out, v);
             t::TABLE_MOD
+        }
+        Body::TableStatus(s) => {
+            since(Version::V14)?;
+            s.encode(out);
+            t::TABLE_STATUS
         }
         Body::GroupMod(m) if v == Version::V10 => {
             vendor_header(out, vendor::NX, nxt::GROUP_MOD);

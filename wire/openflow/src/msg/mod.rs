@@ -34,7 +34,7 @@ pub use session::{
     AsyncConfig, Capabilities, Config, ErrorMsg, Features, FragHandling, Hello, Role, RoleMsg, RoleStatus,
 };
 pub use stats::{Multipart, Reply, Request};
-pub use table::{TableDesc, TableFeatures, TableMod};
+pub use table::{TableDesc, TableFeatures, TableMod, TableReason, TableStatus};
 
 use crate::version::Version;
 use fv_core::OfPort;
@@ -76,6 +76,8 @@ pub enum Body {
     PortStatus(Box<PortStatus>),
     PortMod(PortMod),
     TableMod(TableMod),
+    /// OpenFlow 1.4+.
+    TableStatus(TableStatus),
     /// In OpenFlow 1.0, Nicira's form.
     GroupMod(Box<GroupMod>),
     /// OpenFlow 1.3+.
@@ -145,6 +147,7 @@ impl Body {
             Body::PortStatus(_) => "OFPT_PORT_STATUS",
             Body::PortMod(_) => "OFPT_PORT_MOD",
             Body::TableMod(_) => "OFPT_TABLE_MOD",
+            Body::TableStatus(_) => "OFPT_TABLE_STATUS",
             Body::GroupMod(_) => "OFPT_GROUP_MOD",
             Body::MeterMod(_) => "OFPT_METER_MOD",
             Body::QueueConfigRequest(_) => "OFPT_QUEUE_GET_CONFIG_REQUEST",

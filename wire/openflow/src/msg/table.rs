@@ -33,6 +33,23 @@ pub struct Vacancy {
     pub current: u8,
 }
 
+/// Why a table tells about itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum TableReason {
+    /// Fewer flows fit than the lower threshold says.
+    VacancyDown = 3,
+    /// More flows fit than the upper threshold says.
+    VacancyUp = 4,
+}
+
+/// A table has become full or roomy (OpenFlow 1.4+).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TableStatus {
+    pub reason: TableReason,
+    pub desc: TableDesc,
+}
+
 /// OpenFlow 1.4+ table description.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TableDesc {

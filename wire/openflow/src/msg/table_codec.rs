@@ -132,6 +132,23 @@ impl TableDesc {
     }
 }
 
+impl TableStatus {
+    pub(crate) fn decode(r: &mut Reader<'_>) -> Result<TableStatus, OfError> {
+        let reason = match r.u8()? {
+            3 => TableReason::VacancyDown,
+            4 => TableReason::VacancyUp,
+            _ => return Err(OfError::BpcBadValue),
+        };
+        r.skip(7)?;
+        Ok(TableStatus { reason, desc: TableDesc::decode(r)? })
+    }
+
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        out.u8(self.reason as u8).zero(7);
+        self.desc.encode(out);
+    }
+}
+
 /// Table statistics of 1.0 to 1.2 also say what the table can do.
 impl TableStats {
     pub(crate) fn decode(v: Version, r: &mut Reader<'_>) -> Result<(TableStats, TableFeatures), OfError> {

@@ -7,7 +7,7 @@ use super::{group, monitor};
 use crate::msg::bundle::{BUNDLE_ATOMIC, BUNDLE_ORDERED};
 use crate::msg::session::{ErrorKind, RoleMsg};
 use crate::msg::stats::{QUEUE_ALL, Reply, Request};
-use crate::msg::{Body, BundleControlKind, Message};
+use crate::msg::{Body, BundleControlKind, Message, TableDesc, TableReason, TableStatus};
 use crate::version::Version;
 
 /// `OFPT_HELLO (OF1.3) (xid=0x1): version bitmap: 0x04`.
@@ -95,6 +95,7 @@ fn detail(body: &Body, v: Version) -> String {
         Body::BundleAdd(b) => {
             format!("\n bundle_id={} flags={}\n{}", hex(b.bundle_id), bundle_flags(b.flags), log_line(&b.msg))
         }
+        Body::TableStatus(s) => table_status(s),
         Body::GroupMod(m) => group::group_mod(m, v),
         Body::MeterMod(m) => group::meter_mod(m),
         Body::QueueConfigRequest(p) => format!(" port={}", names.port(*p)),
@@ -133,6 +134,27 @@ fn reply(r: &Reply, v: Version) -> String {
         Reply::FlowMonitor(l) => monitor::updates(l),
         _ => String::new(),
     }
+}
+
+fn table_status(s: &TableStatus) -> String {
+    let reason = match s.reason {
+        TableReason::VacancyDown => "VACANCY_DOWN",
+        TableReason::VacancyUp => "VACANCY_UP",
+    };
+    format!(" reason={reason}\ntable_desc:-{}", table_desc(&s.desc))
+}
+
+fn table_desc(d: &TableDesc) -> String {
+    let flags = ["OTHER", "IMPORTANCE", "LIFETIME"];
+    let flags: Vec<&str> =
+        flags.iter().enumerate().filter(|(i, _)| d.eviction_flags >> i & 1 != 0).map(|(_, n)| *n).collect();
+    let eviction = if d.eviction { "on" } else { "off" };
+    let vacancy = match d.vacancy {
+        Some(v) => format!("on vacancy_down={}% vacancy_up={}% vacancy={}%", v.down, v.up, v.current),
+        None => "off".to_owned(),
+    };
+    let flags = flags.join("|");
+    format!("\n  table {}:\n   eviction={eviction} eviction_flags={flags}\n   vacancy={vacancy}", d.table.0)
 }
 
 fn role(r: &RoleMsg) -> String {
