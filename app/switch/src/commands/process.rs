@@ -91,8 +91,14 @@ impl Coverage {
 
     /// Takes a sample when one is due.
     pub fn turn(&mut self, now: Nanos) {
-        while now >= self.next {
-            self.next += PERIOD;
+        if now < self.next {
+            return;
+        }
+        let due = now.saturating_sub(self.next).0 / PERIOD.0 + 1;
+        self.next += Nanos(due.saturating_mul(PERIOD.0));
+        // After a jump of time, its first period has got all and the others nothing; samples that
+        // would be forgotten again are not taken.
+        for _ in 0..due.min(PER_HOUR as u64) {
             let t = totals();
             let d = t.iter().map(|(k, v)| (*k, v - self.last.get(k).copied().unwrap_or(0))).filter(|(_, d)| *d > 0);
             self.deltas.push_front(d.collect());
@@ -121,5 +127,22 @@ impl Coverage {
         }
         out.push_str(&format!("{} events never hit\n", all.len() - hit.len()));
         out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_jump_of_time_costs_an_hours_samples_at_most() {
+        let mut c = Coverage::new(Nanos::ZERO);
+        c.turn(PERIOD);
+        assert_eq!(c.deltas.len(), 1);
+        c.turn(Nanos(PERIOD.0 * 4 - 1));
+        assert_eq!((c.deltas.len(), c.next), (3, Nanos(PERIOD.0 * 4)));
+        c.turn(Nanos(u64::MAX / 2));
+        assert_eq!(c.deltas.len(), PER_HOUR);
+        assert!(c.next > Nanos(u64::MAX / 2));
     }
 }
