@@ -6,6 +6,7 @@ mod options;
 
 use std::panic::{self, AssertUnwindSafe};
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
 use fv_core::Clock;
@@ -17,7 +18,9 @@ use options::{Environment, Options, Parsed};
 /// Release of the reference that we behave like; scripts compare it.
 const REFERENCE_VERSION: &str = "3.7.1";
 /// Longest wait of the log thread when no thread has anything to say.
-const LOG_WAIT: std::time::Duration = std::time::Duration::from_secs(60);
+const LOG_WAIT: Duration = TRIM_EVERY;
+/// How often memory that is free is given back.
+const TRIM_EVERY: Duration = Duration::from_secs(30);
 
 fn main() -> ExitCode {
     let clock = Clock::new();
@@ -70,8 +73,13 @@ fn serve(o: Options, clock: Clock) -> Result<()> {
     std::thread::Builder::new()
         .name("log".into())
         .spawn(|| {
+            let mut trimmed = Instant::now();
             loop {
                 vlog::drain(LOG_WAIT);
+                if trimmed.elapsed() >= TRIM_EVERY {
+                    trimmed = Instant::now();
+                    daemon::return_free_memory();
+                }
             }
         })
         .map_err(|e| anyhow!("cannot start a thread: {e}"))?;
@@ -80,7 +88,7 @@ fn serve(o: Options, clock: Clock) -> Result<()> {
     let run = || fv_switch::run(o.switch, clock, &mut || process.ready(), signals);
     // A switch whose model is half changed must not go on: the monitor starts a new one.
     let result = panic::catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| std::process::abort());
-    vlog::drain(std::time::Duration::ZERO);
+    vlog::drain(Duration::ZERO);
     result.map_err(Into::into)
 }
 

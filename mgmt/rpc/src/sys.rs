@@ -15,6 +15,15 @@ pub fn epoll_delete(ep: &OwnedFd, raw: RawFd) {
     }
 }
 
+/// Gives whole pages that the allocator keeps between what is in use back to the system.
+pub fn trim_heap() {
+    // SAFETY: malloc_trim takes the allocator's own locks and moves nothing that is in use.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 /// Longest formatted date.
 const DATE_MAX: usize = 256;
 

@@ -18,6 +18,23 @@ pub use pidfile::Pidfile;
 pub use signals::Signals;
 pub use user::{become_user, give_file};
 
+/// A process smaller than this keeps what it has.
+const TRIM_FROM_BYTES: usize = 32 << 20;
+
+/// After a storm the allocator keeps memory that is free but scattered; this gives it back. It
+/// costs milliseconds a hundred megabytes, in which other threads may wait to allocate: for a
+/// background thread, twice a minute.
+pub fn return_free_memory() {
+    if resident_bytes().is_some_and(|n| n >= TRIM_FROM_BYTES) {
+        crate::sys::trim_heap();
+    }
+}
+
+fn resident_bytes() -> Option<usize> {
+    let pages: usize = std::fs::read_to_string("/proc/self/statm").ok()?.split(' ').nth(1)?.parse().ok()?;
+    Some(pages * rustix::param::page_size())
+}
+
 use crate::vlog::{self, Destination, Level};
 
 /// What the command line says about it.
@@ -112,4 +129,19 @@ fn text(e: impl Into<io::Error>) -> String {
 
 fn display(p: &Path) -> String {
     p.display().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn free_memory_between_what_is_in_use_is_returned() {
+        let mut all: Vec<Option<Box<[u8; 3000]>>> = (0..40_000).map(|_| Some(Box::new([1; 3000]))).collect();
+        let full = resident_bytes().unwrap();
+        all.iter_mut().enumerate().filter(|(i, _)| i % 100 != 0).for_each(|(_, b)| *b = None);
+        return_free_memory();
+        let left = resident_bytes().unwrap();
+        assert!(left + (60 << 20) < full, "{full} -> {left}");
+    }
 }
