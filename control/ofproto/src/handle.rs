@@ -151,11 +151,15 @@ impl Ofproto {
                 self.source = Some((c.id, xid));
                 let done = self.group_mod(now, &m);
                 self.source = None;
-                done
+                done?;
+                self.conns.forward(xid, Body::GroupMod(m));
+                Ok(())
             }
             Body::MeterMod(m) => {
                 reject_secondary(c)?;
-                self.meter_mod(now, &m)
+                self.meter_mod(now, &m)?;
+                self.conns.forward(xid, Body::MeterMod(m));
+                Ok(())
             }
             Body::QueueConfigRequest(port) => self.queue_configs(c, xid, port, host),
             Body::CtFlushZone(_) => Err(OfError::BrcBadSubtype),
@@ -172,6 +176,7 @@ impl Ofproto {
             | Body::RoleStatus(_)
             | Body::QueueConfigReply(..)
             | Body::TableStatus(_)
+            | Body::RequestForward(_)
             | Body::GetAsyncReply(_) => Err(OfError::BrcBadType),
         }
     }

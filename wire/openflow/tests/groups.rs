@@ -89,3 +89,17 @@ fn messages_that_broke_others() {
     let many = method.repeat(40) + "ffff 0030";
     check(&format!("0000 01 00 00000001 0000 0000 ffffffff {many} 00000000"), OfError::BpcBadLen);
 }
+
+/// A request-forward holds one change of groups or meters, and nothing that would hold another.
+#[test]
+fn what_is_not_forwarded() {
+    let check = |hex: &str, want: OfError| {
+        let got = Message::decode(&bytes(&hex.replace(' ', "")), &DecodeCx::default());
+        assert_eq!(got.err(), Some(want), "{hex}");
+    };
+    check("05200018 00000000 050200100000000000000000 00000000", OfError::BfcMsgUnsup);
+    check("05200018 00000000 0520001000000000 0520000800000000", OfError::BfcMsgUnsup);
+    check("05200010 00000000 050f001000000006", OfError::BfcMsgBadLen);
+    check("0520000c 00000000 050f0010", OfError::BfcMsgBadLen);
+    check("05200018 00000000 040f00100000000600020000fffffffc", OfError::BrcBadVersion);
+}

@@ -6,7 +6,7 @@ use fv_core::Nanos;
 use fv_openflow::Version;
 use fv_openflow::msg::packet::{PacketIn, PacketInReason};
 use fv_openflow::msg::session::AsyncConfig;
-use fv_openflow::msg::{Body, FlowRemoved, PortStatus, Role, TableStatus};
+use fv_openflow::msg::{Body, FlowRemoved, Message, PortStatus, Role, TableStatus};
 
 use super::{Connection, Kind};
 use crate::monitor::FlowEvent;
@@ -122,6 +122,15 @@ impl Connection {
                     });
                 }
             }
+        }
+    }
+
+    /// Tells what another connection changed, if this one wants to hear of such changes.
+    pub(crate) fn forward(&mut self, xid: u32, change: &Body) {
+        let reason = u32::from(matches!(change, Body::MeterMod(_)));
+        let Some(v) = self.version().filter(|v| *v >= Version::V13) else { return };
+        if self.wants(|m| m.requestforward, reason) {
+            self.send_async(Body::RequestForward(Box::new(Message::new(v, xid, change.clone()))));
         }
     }
 

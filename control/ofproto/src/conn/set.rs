@@ -6,7 +6,7 @@ use fv_core::Nanos;
 use fv_openflow::Version;
 use fv_openflow::VersionSet;
 use fv_openflow::msg::packet::PacketInReason;
-use fv_openflow::msg::{FlowRemoved, PortStatus, Role, TableStatus};
+use fv_openflow::msg::{Body, FlowRemoved, PortStatus, Role, TableStatus};
 
 use super::{Async, Closed, ConnId, Connection, Kind};
 use crate::monitor::FlowEvent;
@@ -178,6 +178,11 @@ impl Conns {
 
     pub(crate) fn port_status(&mut self, s: &PortStatus) {
         self.pending.push(Async::PortStatus(s.clone()));
+    }
+
+    /// Tells all but the connection that is taken out what it changed.
+    pub(crate) fn forward(&mut self, xid: u32, change: Body) {
+        self.iter_mut().for_each(|c| c.forward(xid, &change));
     }
 
     pub(crate) fn table_status(&mut self, s: TableStatus) {

@@ -151,3 +151,26 @@ fn what_a_meter_may_be() {
     check(Modify, 1, MeterFlags::PKTPS, &drop[..2], Ok(()));
     assert_eq!(o.meter_stats(1, at(2)).unwrap()[0].bands.len(), 2);
 }
+
+#[test]
+fn others_hear_of_changes_if_they_ask() {
+    use super::conn::{Net, error_of};
+    use fv_openflow::Version;
+    use fv_openflow::msg::{AsyncConfig, Body};
+    let (v, old) = (Version::V15, Version::V10);
+    let mut n = Net::new();
+    let (by, asks, silent) = (n.open(Kind::Primary, old), n.open(Kind::Primary, v), n.open(Kind::Primary, v));
+    for c in [asks, silent] {
+        let requestforward = [u32::from(c == asks), 0];
+        n.ask(c, v, Body::SetAsync(AsyncConfig { requestforward, given: 1 << 5, ..AsyncConfig::default() }));
+    }
+    let add = GroupMod { group_id: 1, buckets: vec![bucket(5, vec![])], ..GroupMod::default() };
+    assert_eq!(n.ask(by, old, Body::GroupMod(Box::new(add.clone()))), []);
+    let heard = n.read(asks);
+    let [m] = &heard[..] else { panic!("{heard:?}") };
+    let Body::RequestForward(inner) = &m.body else { panic!("{m:?}") };
+    assert_eq!((inner.version, inner.xid, &inner.body), (v, 7, &Body::GroupMod(Box::new(add.clone()))));
+    // What is refused did not happen.
+    assert_eq!(error_of(&n.ask(by, old, Body::GroupMod(Box::new(add)))), Some(OfError::GmfcGroupExists));
+    assert!(n.read(asks).is_empty() && n.read(silent).is_empty());
+}

@@ -76,6 +76,7 @@ pub(crate) mod t {
     pub const METER_MOD: u8 = 29;
     pub const ROLE_STATUS: u8 = 30;
     pub const TABLE_STATUS: u8 = 31;
+    pub const REQUESTFORWARD: u8 = 32;
     pub const BUNDLE_CONTROL: u8 = 33;
     pub const BUNDLE_ADD: u8 = 34;
 }
@@ -105,6 +106,7 @@ pub(crate) mod nxt {
 pub(crate) mod onft {
     pub const FLOW_MONITOR_CANCEL: u32 = 1870;
     pub const ROLE_STATUS: u32 = 1911;
+    pub const REQUESTFORWARD: u32 = 2350;
     pub const BUNDLE_CONTROL: u32 = 2300;
     pub const BUNDLE_ADD: u32 = 2301;
 }
@@ -208,10 +210,29 @@ fn standard(kind: u8, v: Version, r: &mut Reader<'_>, cx: &DecodeCx) -> Result<B
         t::SET_ASYNC if v >= Version::V13 => Body::SetAsync(AsyncConfig::decode(v, r)?),
         t::ROLE_STATUS if v >= Version::V14 => Body::RoleStatus(RoleStatus::decode(r)?),
         t::TABLE_STATUS if v >= Version::V14 => Body::TableStatus(TableStatus::decode(r)?),
+        t::REQUESTFORWARD if v >= Version::V14 => Body::RequestForward(Box::new(forwarded(v, r, cx)?)),
         t::BUNDLE_CONTROL if v >= Version::V14 => Body::BundleControl(BundleControl::decode(r)?),
         t::BUNDLE_ADD if v >= Version::V14 => Body::BundleAdd(Box::new(BundleAdd::decode(v, r, cx)?)),
         _ => return Err(OfError::BrcBadType),
     })
+}
+
+/// The message within a request-forward. Only groups' and meters' changes may be there, which bounds
+/// the recursion.
+fn forwarded(v: Version, r: &mut Reader<'_>, cx: &DecodeCx) -> Result<Message, OfError> {
+    let inner = r.take_rest();
+    let h = RawHeader::peek(inner).ok_or(OfError::BfcMsgBadLen)?;
+    let len = usize::from(h.len);
+    if len < HEADER_LEN || len > inner.len() {
+        return Err(OfError::BfcMsgBadLen);
+    }
+    if h.version != v.wire() {
+        return Err(OfError::BrcBadVersion);
+    }
+    if !matches!(h.kind, t::GROUP_MOD | t::METER_MOD) {
+        return Err(OfError::BfcMsgUnsup);
+    }
+    Message::decode(&inner[..len], cx)
 }
 
 fn experimenter(v: Version, r: &mut Reader<'_>, cx: &DecodeCx) -> Result<Body, OfError> {
@@ -221,6 +242,7 @@ fn experimenter(v: Version, r: &mut Reader<'_>, cx: &DecodeCx) -> Result<Body, O
         vendor::ONF => match subtype {
             onft::BUNDLE_CONTROL if v == Version::V13 => Ok(Body::BundleControl(BundleControl::decode(r)?)),
             onft::BUNDLE_ADD if v == Version::V13 => Ok(Body::BundleAdd(Box::new(BundleAdd::decode(v, r, cx)?))),
+            onft::REQUESTFORWARD if v == Version::V13 => Ok(Body::RequestForward(Box::new(forwarded(v, r, cx)?))),
             onft::FLOW_MONITOR_CANCEL if v == Version::V13 => Ok(Body::MonitorCancel(r.u32()?)),
             onft::ROLE_STATUS if v == Version::V13 => Ok(Body::RoleStatus(RoleStatus::decode(r)?)),
             _ => Err(OfError::BrcBadSubtype),
@@ -353,6 +375,14 @@ fn encode_body(out: &mut Vec<u8>, body: &Body, v: Version) -> Result<u8, EncodeE
             since(Version::V11)?;
             m.encode(out, v);
             t::TABLE_MOD
+        }
+        Body::RequestForward(m) => {
+            since(Version::V13)?;
+            if v == Version::V13 {
+                vendor_header(out, vendor::ONF, onft::REQUESTFORWARD);
+            }
+            out.put(&m.encode()?);
+            if v == Version::V13 { t::EXPERIMENTER } else { t::REQUESTFORWARD }
         }
         Body::TableStatus(s) => {
             since(Version::V14)?;

@@ -78,6 +78,8 @@ pub enum Body {
     TableMod(TableMod),
     /// OpenFlow 1.4+.
     TableStatus(TableStatus),
+    /// What another connection changed: a group-mod or meter-mod (OpenFlow 1.3+).
+    RequestForward(Box<Message>),
     /// In OpenFlow 1.0, Nicira's form.
     GroupMod(Box<GroupMod>),
     /// OpenFlow 1.3+.
@@ -148,6 +150,7 @@ impl Body {
             Body::PortMod(_) => "OFPT_PORT_MOD",
             Body::TableMod(_) => "OFPT_TABLE_MOD",
             Body::TableStatus(_) => "OFPT_TABLE_STATUS",
+            Body::RequestForward(_) => "OFPT_REQUESTFORWARD",
             Body::GroupMod(_) => "OFPT_GROUP_MOD",
             Body::MeterMod(_) => "OFPT_METER_MOD",
             Body::QueueConfigRequest(_) => "OFPT_QUEUE_GET_CONFIG_REQUEST",

@@ -44,7 +44,7 @@ fn name(m: &Message) -> String {
         Body::MonitorCancel(_) => true,
         _ => false,
     };
-    if is_monitor && m.version == Version::V13 {
+    if (is_monitor || matches!(m.body, Body::RequestForward(_))) && m.version == Version::V13 {
         return name.replace("OFP", "ONF").replace("NXT", "ONFT");
     }
     let is_group = is_group || is_monitor && m.version < Version::V13;
@@ -94,6 +94,10 @@ fn detail(body: &Body, v: Version) -> String {
         }
         Body::BundleAdd(b) => {
             format!("\n bundle_id={} flags={}\n{}", hex(b.bundle_id), bundle_flags(b.flags), log_line(&b.msg))
+        }
+        Body::RequestForward(m) => {
+            let reason = if matches!(m.body, Body::GroupMod(_)) { "group_mod" } else { "meter_mod" };
+            format!(" reason={reason}{}", detail(&m.body, m.version))
         }
         Body::TableStatus(s) => table_status(s),
         Body::GroupMod(m) => group::group_mod(m, v),
