@@ -1,7 +1,7 @@
 //! The threads beside control: event workers, poll workers, revalidators. Each states when it was
 //! last idle, so that virtual time can wait for all of them.
 
-use std::os::fd::AsRawFd;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -10,15 +10,16 @@ use std::time::{Duration, Instant};
 use fv_core::{Clock, Nanos};
 use fv_datapath::{Dp, Worker, WorkerKind};
 use fv_dpif::{Datapath, WorkerId};
-use fv_rpc::poll::SourceId;
-use fv_rpc::{Interest, Poller};
+use fv_rpc::Poller;
 use fv_slowpath::Slowpath;
 
 /// Packets of one turn of a worker.
 const BUDGET: usize = 256;
-/// How long an event worker looks for more packets before it sleeps: about what a wake-up costs.
+/// Longest that an event worker looks for more packets before it sleeps: about what a wake-up costs.
 /// It gives the processor away between looks, so that on a busy host it is in nobody's way.
-const SPIN: Duration = Duration::from_micros(50);
+const SPIN_MAX: Duration = Duration::from_micros(50);
+/// Least, if at all.
+const SPIN_MIN: Duration = Duration::from_micros(3);
 /// Least real time between the starts of two revalidation rounds.
 const ROUND_GAP: Duration = Duration::from_millis(5);
 /// Longest that virtual time waits for one thread.
@@ -190,33 +191,60 @@ impl Drop for Threads {
     }
 }
 
-/// Sleeps in epoll while nothing comes; spins briefly after a packet.
+/// How long to look for more packets before a sleep: as long as that has paid lately, not at all
+/// where packets come at greater distances. A sleep costs the worker a wake-up and the sender the
+/// waking; looking costs processor time that others may need.
+#[derive(Default)]
+struct Spin {
+    window: Duration,
+}
+
+impl Spin {
+    /// Packets came after `quiet` without any, spinning or asleep.
+    fn note(&mut self, quiet: Duration) {
+        self.window = match self.window {
+            _ if quiet <= SPIN_MAX => SPIN_MAX,
+            w if w > SPIN_MIN => w / 2,
+            _ => Duration::ZERO,
+        };
+    }
+}
+
+/// Sleeps while nothing comes; spins before where that pays. A burst that comes alone costs the wait,
+/// a receive and a send.
 fn event_loop(mut worker: Worker, clock: &Clock, pulse: &Pulse, mut poller: Poller) -> Worker {
-    let mut registered = None;
+    let mut spin = Spin::default();
     let mut quiet_since: Option<Instant> = None;
+    // Someone may wait for an idle turn.
+    let mut woken = true;
     while !pulse.stopping() {
         let now = clock.now();
         let r = worker.turn(now, BUDGET);
         if r.busy() {
-            quiet_since = None;
-            continue;
+            if let Some(since) = quiet_since.take()
+                && r.packets > 0
+            {
+                spin.note(since.elapsed());
+            }
+            if r.more || r.messages > 0 || woken {
+                continue;
+            }
+        } else {
+            pulse.idle(now);
+            woken = false;
         }
         let since = *quiet_since.get_or_insert_with(Instant::now);
-        if since.elapsed() < SPIN {
-            std::thread::yield_now();
+        if !spin.window.is_zero() && since.elapsed() < spin.window {
+            if !r.busy() {
+                std::thread::yield_now();
+            }
             continue;
         }
-        pulse.idle(now);
-        if registered != Some(worker.queues_seq()) {
-            for fd in worker.fds() {
-                log::debug!(target: "dpif_netdev", "watching descriptor {}", fd.as_raw_fd());
-                poller.register(SourceId::fresh(), fd, Interest::READ);
-            }
-            registered = Some(worker.queues_seq());
-            // Something may have come between the turn and the registration: epoll will tell.
+        if worker.sleep(poller.as_fd()) {
+            woken = true;
+            // Quiets the alarm.
+            let _ = poller.wait(Some(Nanos::ZERO), clock);
         }
-        let _ = poller.wait(None, clock);
-        quiet_since = None;
     }
     worker
 }
@@ -259,5 +287,27 @@ fn pin(core: i32) {
         if rustix::thread::sched_setaffinity(None, &set).is_err() {
             log::warn!(target: "dpif_netdev", "cannot bind a worker to core {core}");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spins_only_where_packets_follow_each_other() {
+        let after = |quiets_us: &[u64]| {
+            let mut spin = Spin::default();
+            quiets_us.iter().for_each(|q| spin.note(Duration::from_micros(*q)));
+            spin.window
+        };
+        assert_eq!(after(&[]), Duration::ZERO);
+        assert_eq!(after(&[5000, 5000]), Duration::ZERO);
+        assert_eq!(after(&[10]), SPIN_MAX);
+        assert_eq!(after(&[10, 5000, 10]), SPIN_MAX, "a reply that follows each request");
+        assert!(after(&[10, 10, 10, 5000]) < after(&[10, 10, 10]));
+        let mut quiets = [10; 20];
+        quiets[10..].fill(5000);
+        assert_eq!(after(&quiets), Duration::ZERO, "forgets within a few packets");
     }
 }

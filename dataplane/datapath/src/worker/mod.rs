@@ -17,6 +17,7 @@ use fv_core::{DpPort, Nanos};
 use fv_dpif::{DropReason, Program, WorkerId};
 use fv_flow::DpKey;
 use fv_packet::{BATCH_MAX, Batch, Packet};
+use rustix::event::{PollFd, PollFlags, poll};
 
 use self::mailbox::{Mail, Mailbox, Msg};
 use self::process::Scratch;
@@ -81,6 +82,8 @@ pub struct Worker {
     ready_seq: u64,
     /// Queues to look into; reused.
     turn_queues: Vec<usize>,
+    /// `turn_queues` holds what the last sleep found.
+    found: bool,
     env: Env,
     scratch: Box<Scratch>,
     /// Reads a cheap clock for cycle accounting; any unit.
@@ -111,6 +114,7 @@ impl Worker {
             ready: None,
             ready_seq: 0,
             turn_queues: Vec::new(),
+            found: false,
             env,
             scratch: Box::default(),
             ticks,
@@ -173,15 +177,18 @@ impl Worker {
 
     /// Those that may have packets or have misses that wait, where that is cheap to know; else all.
     fn queues_to_poll(&mut self) -> Vec<usize> {
-        let mut queues = std::mem::take(&mut self.turn_queues);
+        let mut found = std::mem::take(&mut self.found);
         if self.ready_seq != self.queues_seq {
-            self.ready_seq = self.queues_seq;
-            self.ready = ReadySet::new(self.queues.iter().map(|q| q.rx.fd().filter(|_| !q.broken)));
+            found = false;
+            self.follow_queues();
         }
+        let mut queues = std::mem::take(&mut self.turn_queues);
         match &self.ready {
             None => queues.extend(0..self.queues.len()),
             Some(ready) => {
-                ready.collect(&mut queues);
+                if !found {
+                    ready.collect(&mut queues);
+                }
                 let waiting = (0..self.queues.len()).filter(|q| !self.queues[*q].waiting.is_empty());
                 for q in waiting {
                     if !queues.contains(&q) {
@@ -191,6 +198,30 @@ impl Worker {
             }
         }
         queues
+    }
+
+    fn follow_queues(&mut self) {
+        self.ready_seq = self.queues_seq;
+        self.ready = ReadySet::new(self.queues.iter().map(|q| q.rx.fd().filter(|_| !q.broken)));
+        self.turn_queues.clear();
+    }
+
+    /// Sleeps until a queue has something, which the next turn takes without asking again, or `alarm`
+    /// can be read; says whether the latter. For event workers whose last turn left nothing to do.
+    pub fn sleep(&mut self, alarm: BorrowedFd<'_>) -> bool {
+        if self.ready_seq != self.queues_seq {
+            self.follow_queues();
+        }
+        self.turn_queues.clear();
+        if let Some(ready) = &mut self.ready
+            && let Ok(rang) = ready.sleep(alarm, &mut self.turn_queues)
+        {
+            self.found = true;
+            return rang;
+        }
+        let mut fds: Vec<_> = self.fds().chain([alarm]).map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+        let _ = poll(&mut fds, None);
+        fds.last().is_some_and(|alarm| !alarm.revents().is_empty())
     }
 
     /// One burst of one queue.
@@ -329,14 +360,8 @@ impl Worker {
         self.handle.id
     }
 
-    /// What an event worker sleeps on, besides its waker.
-    pub fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+    fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.queues.iter().filter(|q| !q.broken).filter_map(|q| q.rx.fd())
-    }
-
-    /// Differs from an earlier value if [`Worker::fds`] may differ.
-    pub fn queues_seq(&self) -> u64 {
-        self.queues_seq
     }
 
     /// Port and number of each queue that is polled here.

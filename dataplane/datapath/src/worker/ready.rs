@@ -1,31 +1,34 @@
 //! Which receive queues have something, from one system call instead of one a queue.
 //!
 //! A worker of kernel devices may hold hundreds of quiet queues; looking into each costs a system
-//! call, in every turn and while it spins for the next packet.
+//! call, in every turn and while it spins for the next packet. The same call is what an event worker
+//! sleeps in, so that a wake-up knows where to look.
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use rustix::event::{Timespec, epoll};
 
 /// Queues that one look can find; the kernel hands out the others next time.
 const EVENTS: usize = 64;
-/// Fewer queues with a descriptor than this are looked into directly.
-const WORTH_IT: usize = 2;
+/// Kernel data of the alarm.
+const ALARM: u64 = u64::MAX;
 
 /// Descriptors of queues, by the queues' index.
 pub struct ReadySet {
     epoll: OwnedFd,
     /// Queues that have no descriptor: always looked into.
     blind: Vec<usize>,
+    /// What else ends a sleep, by the kernel's number.
+    alarm: Option<RawFd>,
 }
 
 impl ReadySet {
-    /// None where asking would not save anything, or cannot be done.
+    /// None where no queue has a descriptor, or asking cannot be done.
     pub fn new<'a>(queues: impl Iterator<Item = Option<BorrowedFd<'a>>>) -> Option<ReadySet> {
         let all: Vec<_> = queues.collect();
-        if all.iter().flatten().count() < WORTH_IT {
+        if all.iter().all(Option::is_none) {
             return None;
         }
         match ReadySet::build(&all) {
@@ -46,17 +49,37 @@ impl ReadySet {
                 None => blind.push(i),
             }
         }
-        Ok(ReadySet { epoll, blind })
+        Ok(ReadySet { epoll, blind, alarm: None })
     }
 
     /// Appends the indices of queues that may have packets.
     pub fn collect(&self, out: &mut Vec<usize>) {
-        out.extend_from_slice(&self.blind);
-        let mut room = [MaybeUninit::<epoll::Event>::uninit(); EVENTS];
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        if let Ok((events, _)) = epoll::wait(&self.epoll, &mut room, Some(&now)) {
-            out.extend(events.iter().map(|e| e.data.u64() as usize));
+        self.look(Some(&Timespec { tv_sec: 0, tv_nsec: 0 }), out);
+    }
+
+    /// Sleeps until there is something to append or `alarm` can be read; whether the latter.
+    pub fn sleep(&mut self, alarm: BorrowedFd<'_>, out: &mut Vec<usize>) -> io::Result<bool> {
+        if self.alarm != Some(alarm.as_raw_fd()) {
+            epoll::add(&self.epoll, alarm, epoll::EventData::new_u64(ALARM), epoll::EventFlags::IN)?;
+            self.alarm = Some(alarm.as_raw_fd());
         }
+        Ok(self.look(None, out))
+    }
+
+    fn look(&self, timeout: Option<&Timespec>, out: &mut Vec<usize>) -> bool {
+        out.extend_from_slice(&self.blind);
+        let mut rang = false;
+        let mut room = [MaybeUninit::<epoll::Event>::uninit(); EVENTS];
+        if let Ok((events, _)) = epoll::wait(&self.epoll, &mut room, timeout) {
+            for data in events.iter().map(|e| e.data.u64()) {
+                if data == ALARM {
+                    rang = true;
+                } else {
+                    out.push(data as usize);
+                }
+            }
+        }
+        rang
     }
 }
 
@@ -99,9 +122,27 @@ mod tests {
     }
 
     #[test]
-    fn few_descriptors_are_not_worth_it() {
-        let (a, _b) = UnixStream::pair().unwrap();
-        assert!(ReadySet::new([Some(a.as_fd()), None, None].into_iter()).is_none());
+    fn sleeps_until_a_queue_or_the_alarm() {
+        let (a, mut b) = UnixStream::pair().unwrap();
+        let (alarm, mut ring) = UnixStream::pair().unwrap();
+        let mut set = ReadySet::new([None, Some(a.as_fd())].into_iter()).expect("a descriptor");
+        let mut sleep = || {
+            let mut out = Vec::new();
+            let rang = set.sleep(alarm.as_fd(), &mut out).unwrap();
+            (rang, out)
+        };
+        b.write_all(b"x").unwrap();
+        assert_eq!(sleep(), (false, vec![0, 1]));
+        ring.write_all(b"x").unwrap();
+        let (rang, mut out) = sleep();
+        out.sort_unstable();
+        assert_eq!((rang, out), (true, vec![0, 1]));
+        (&a).read_exact(&mut [0]).unwrap();
+        assert_eq!(sleep(), (true, vec![0]));
+    }
+
+    #[test]
+    fn there_is_nothing_to_ask_without_descriptors() {
         assert!(ReadySet::new([None, None].into_iter()).is_none());
     }
 }
