@@ -42,7 +42,25 @@ impl Ctx<'_> {
 
     fn put(&mut self, f: Field, v: u128) {
         self.mask.set_field(f);
+        self.see_protocol(f);
         f.set(&mut self.flow, &FieldValue(v));
+    }
+
+    /// A packet of protocol 0 is not rewritten above Ethernet, so what is written there depends on
+    /// the protocol.
+    fn see_protocol(&mut self, written: Field) {
+        let ip = matches!(self.flow.base.dl_type.get(), 0x0800 | 0x86dd);
+        if ip && is_l3(written) {
+            self.mask.0.dp.base.nw_proto = 0xff;
+        }
+    }
+
+    /// The same for copies: as in the reference's masks they see the protocol only where it keeps
+    /// the packet from being rewritten.
+    fn see_no_protocol(&mut self, written: Field) {
+        if self.flow.base.nw_proto == 0 {
+            self.see_protocol(written);
+        }
     }
 
     fn set_l4(&mut self, f: Field, port: u16) {
@@ -59,6 +77,7 @@ impl Ctx<'_> {
             return;
         }
         self.mask.set_bits(s.field, &s.mask);
+        self.see_protocol(s.field);
         s.field.set_masked(&mut self.flow, &s.value, &s.mask);
     }
 
@@ -69,6 +88,7 @@ impl Ctx<'_> {
             src.unwildcard(&mut self.mask);
             dst.unwildcard(&mut self.mask);
             let v = src.read(&self.flow);
+            self.see_no_protocol(dst.field);
             dst.write(&mut self.flow, v);
         }
         self.note_subfield(dst);
@@ -99,6 +119,7 @@ impl Ctx<'_> {
         s.unwildcard(&mut self.mask);
         match self.stack.pop() {
             Some(v) => {
+                self.see_no_protocol(s.field);
                 s.write(&mut self.flow, v);
                 self.note_subfield(s);
             }
@@ -114,6 +135,7 @@ impl Ctx<'_> {
             0x86dd => 6,
             _ => return true,
         };
+        self.see_protocol(Field::IpTtl);
         if self.flow.base.nw_ttl > 1 {
             self.flow.dp.base.nw_ttl -= 1;
             return true;
@@ -261,4 +283,10 @@ fn mac_value(mac: &[u8; 6]) -> u128 {
 /// `{:#x}`, with a bare zero.
 fn hex(v: u128) -> String {
     if v == 0 { "0".into() } else { format!("{v:#x}") }
+}
+
+/// Fields of IPv4 and IPv6 headers.
+fn is_l3(f: Field) -> bool {
+    use Field::*;
+    matches!(f, Ipv4Src | Ipv4Dst | Ipv6Src | Ipv6Dst | Ipv6Label | IpDscp | IpDscpShifted | IpEcn | IpTtl)
 }

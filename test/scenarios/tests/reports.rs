@@ -283,3 +283,32 @@ fn long_packets_to_a_controller_are_cut() {
         e.healthy(&[]);
     }
 }
+
+// A packet of IP protocol 0 must not decide how packets of other protocols are rewritten (CVE-2023-1668).
+#[test]
+fn rewriting_depends_on_the_protocol() {
+    let mut e = env(2);
+    let packet = |proto: u32| {
+        let l4 = if proto == 17 { ",udp(src=1,dst=2)" } else { "" };
+        format!(
+            "in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=198.18.0.1,dst=198.18.0.2,proto={proto},ttl=64,frag=no){l4}"
+        )
+    };
+    for actions in [
+        "mod_nw_dst:198.18.0.9",
+        "set_field:198.18.0.9->ip_dst",
+        "load:0xc6120009->NXM_OF_IP_DST[]",
+        "dec_ttl",
+        "push:NXM_NX_REG0[],pop:NXM_OF_IP_DST[]",
+        "move:NXM_NX_REG0[]->NXM_OF_IP_DST[]",
+    ] {
+        e.ofctl(&format!("add-flow br0 in_port=1,ip,actions={actions},2"));
+        e.appctl("revalidator/purge");
+        for proto in [0, 17] {
+            e.appctl(&format!("netdev-dummy/receive p1 '{}'", packet(proto)));
+        }
+        let flows = e.appctl("dpctl/dump-flows");
+        assert!(flows.lines().any(|l| !l.contains("proto=0") && l.contains("actions:set(ipv4(")), "{actions}: {flows}");
+    }
+    e.healthy(&[]);
+}
