@@ -204,7 +204,10 @@ impl Switch {
         fv_config::apply::apply(&plan, &mut self.applied, &mut self.ctx.engine, now);
         self.desired = Some(want);
         self.report_due = true;
-        self.configured_once = true;
+        if !std::mem::replace(&mut self.configured_once, true) {
+            // Counters are there from the start, not only after the first interval.
+            self.next_stats = now;
+        }
     }
 
     fn report(&mut self, now: Nanos) {

@@ -273,12 +273,18 @@ impl Slowpath {
 
     /// A flow that somebody else put: it is kept if it is what translation would have made.
     fn adopt(&self, view: &View, f: &FlowDump, now: Nanos) -> Option<Arc<Ukey>> {
-        let out = self.translate(view, &f.key, None, now)?;
+        let (credits, frozen, slow) = match self.translate(view, &f.key, None, now) {
+            Some(out) => (out.credits, out.frozen, out.slow),
+            // A flow that drops what comes from a port without a bridge goes only when it is idle:
+            // deleted each round, it would cost a miss each round.
+            None if f.program.actions.is_empty() => Default::default(),
+            None => return None,
+        };
         let state = UkeyState {
             program: f.program.clone(),
-            credits: out.credits,
-            frozen: out.frozen,
-            slow: out.slow,
+            credits,
+            frozen,
+            slow,
             seq: 0,
             pushed: FlowStats::default(),
             seen: FlowStats::default(),
@@ -292,6 +298,10 @@ impl Slowpath {
 
     fn retranslate(&self, view: &View, ukey: &Ukey, s: &mut UkeyState, seq: u64, now: Nanos) -> Outcome {
         let Some(out) = self.translate(view, &ukey.key, None, now) else {
+            if s.program.actions.is_empty() && s.credits.is_empty() {
+                s.seq = seq;
+                return Outcome::Keep;
+            }
             crate::DELETED_STALE.inc();
             return Outcome::Delete;
         };
