@@ -7,6 +7,7 @@ use fv_config::ControllerSpec;
 use fv_core::Nanos;
 use fv_ofproto::Ofproto;
 use fv_ofproto::conn::{Closed, ConnId, ControllerSpec as OfController, Kind};
+use fv_rpc::poll::SourceId;
 use fv_rpc::reconnect::{Action, Cause, Reconnect};
 use fv_rpc::stream::{errno_text, is_passive};
 use fv_rpc::{Interest, Listener, Poller, Stream, Tls};
@@ -123,18 +124,19 @@ impl BridgeIo {
     }
 
     /// Moves bytes both ways. `of.turn` comes afterwards.
-    pub fn turn(&mut self, of: &mut Ofproto, now: Nanos) {
+    pub fn turn(&mut self, of: &mut Ofproto, ready: &[SourceId], now: Nanos) {
         self.listen(now);
-        self.accept(of, now);
+        self.accept(ready, now);
         self.turn_accepted(of, now);
         for a in self.active.values_mut() {
             a.turn(of, &self.tls, now);
         }
     }
 
-    fn accept(&mut self, of: &mut Ofproto, now: Nanos) {
+    /// Only where somebody waits: an `accept` in vain is a system call for every message of everybody.
+    fn accept(&mut self, ready: &[SourceId], now: Nanos) {
         let mut n = self.accepted.len();
-        for l in &mut self.listeners {
+        for l in self.listeners.iter_mut().filter(|l| ready.contains(&l.listener.source())) {
             while n < MAX_ACCEPTED {
                 match l.listener.accept(now) {
                     Ok(Some(stream)) => {
@@ -149,7 +151,6 @@ impl BridgeIo {
                 }
             }
         }
-        let _ = of;
     }
 
     fn turn_accepted(&mut self, of: &mut Ofproto, now: Nanos) {

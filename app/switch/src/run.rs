@@ -9,6 +9,7 @@ use fv_hostnet::{HostNet, Interest};
 use fv_ofproto::packet_in::PacketInQueue;
 use fv_ovsdb_db::client::TxnId;
 use fv_rpc::daemon::Signals;
+use fv_rpc::poll::SourceId;
 use fv_rpc::{Poller, Tls, unixctl};
 
 use crate::commands::{self, Ctx};
@@ -59,6 +60,8 @@ pub struct Switch {
     /// The host's links: an interface that could not be opened is tried again when they change.
     links: Option<(HostNet, u64)>,
     next_trim: Nanos,
+    /// What the last wait found.
+    ready: Vec<SourceId>,
     /// Some device's status may differ from what the database shows.
     status_due: bool,
 }
@@ -105,6 +108,7 @@ impl Switch {
             report_due: false,
             links,
             next_trim: now,
+            ready: Vec::new(),
             status_due: true,
         })
     }
@@ -146,7 +150,9 @@ impl Switch {
         if busy || self.ctx.pending_work() {
             self.poller.wake_now();
         }
-        self.poller.wait(None, &e.clock)?;
+        let ready = self.poller.wait(None, &e.clock)?;
+        self.ready.clear();
+        self.ready.extend(ready.iter().map(|r| r.source));
         Ok(())
     }
 
@@ -231,7 +237,7 @@ impl Switch {
         let mut next: Option<Nanos> = None;
         for b in e.bridges.values_mut() {
             let version = b.of.tables().version();
-            b.io.turn(&mut b.of, now);
+            b.io.turn(&mut b.of, &self.ready, now);
             let t = b.of.turn(now, OF_BUDGET, &mut e.world);
             b.io.flush(&mut b.of);
             busy |= t.more;
