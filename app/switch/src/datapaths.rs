@@ -56,7 +56,8 @@ pub struct Datapaths {
     waker: Waker,
     packet_ins: Arc<PacketInQueue>,
     config: Config,
-    vlan_limit: u8,
+    /// Tags that are parsed of a packet.
+    pub(crate) vlan_limit: u8,
     restore_wait: bool,
     /// Cores of poll workers; empty is one worker on core 0.
     cores: Vec<i32>,

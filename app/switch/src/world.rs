@@ -105,8 +105,10 @@ impl World {
         let dp_port = view.bridges.get(&bridge).and_then(|b| b.ports.get(&of_port)).and_then(|p| p.dp_port);
         let meta = packet.meta_mut();
         meta.in_port = dp_port.unwrap_or(DpPort::NONE).0;
-        let mut dp_key =
-            fv_flow::extract::extract(&mut packet, &fv_flow::extract::Extra { vlan_limit: 2, ..Default::default() });
+        let mut dp_key = fv_flow::extract::extract(
+            &mut packet,
+            &fv_flow::extract::Extra { vlan_limit: self.dps.vlan_limit, ..Default::default() },
+        );
         let (pipe, tun, mark) = (key.pipe, key.tun, key.base.pkt_mark);
         dp_key.base.pkt_mark = mark;
         key.dp = dp_key;

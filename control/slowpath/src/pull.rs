@@ -43,10 +43,10 @@ pub fn apply(e: &Effect, now: Nanos) -> bool {
     }
 }
 
-/// Whether the address was seen on another port at `at` or later.
+/// Whether the address was seen on another port later than `at`.
 fn seen_elsewhere_since(e: &Effect, at: Nanos) -> bool {
     let Effect::MacLearn { table, vlan, mac, bundle, .. } = e;
-    table.lookup(*vlan, *mac).is_some_and(|m| m.port != *bundle && m.used >= at)
+    table.lookup(*vlan, *mac).is_some_and(|m| m.port != *bundle && m.used > at)
 }
 
 /// Credits `delta` (packets, bytes and flags since the last time; `used` the time of the last).

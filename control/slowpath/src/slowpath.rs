@@ -15,7 +15,7 @@ use crate::frozen::FrozenStates;
 use crate::limit::{Config, Limit};
 use crate::pull;
 use crate::ukey::{Ukey, UkeyState, Ukeys};
-use crate::upcall::{PendingList, dp_program};
+use crate::upcall::{PendingList, dp_program, with_absent_tags};
 
 /// Rounds in a row in which a flow may be missing from the datapath before it is forgotten.
 const MAX_MISSING: u32 = 4;
@@ -309,6 +309,12 @@ impl Slowpath {
             // Bits that the rules now look at but the flow does not match.
             want.0.words().iter().zip(ukey.mask.0.words()).any(|(w, have)| w & !have != 0)
         };
+        if out.error.is_some() {
+            // The next packet tells whether it is still so.
+            crate::DELETED_STALE.inc();
+            self.release_later(out.frozen);
+            return Outcome::Delete;
+        }
         // Not as the datapath would take it: what it adds by itself no rule asked for.
         if wider_needed(&out.mask.dp()) {
             crate::DELETED_STALE.inc();
@@ -319,7 +325,7 @@ impl Slowpath {
         if *program != *s.program {
             let put = FlowPut {
                 key: ukey.key,
-                mask: ukey.mask,
+                mask: with_absent_tags(ukey.mask),
                 program: program.clone(),
                 ufid: Some(ukey.ufid),
                 create: false,

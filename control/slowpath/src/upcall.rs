@@ -40,10 +40,20 @@ pub(crate) fn receive(view: &View, key: &DpKey) -> Option<(BridgeId, FlowKey)> {
     Some((bridge, k))
 }
 
-/// The mask as the datapath takes it: absent tags are always matched.
+/// The mask as the datapath takes it.
 pub(crate) fn dp_mask(mask: &FlowMask) -> DpMask {
+    with_absent_tags(own_mask(mask))
+}
+
+/// The bits that translation looked at.
+pub(crate) fn own_mask(mask: &FlowMask) -> DpMask {
     let mut m = mask.dp();
     m.0.base.in_port = u32::MAX;
+    m
+}
+
+/// Absent tags are always matched.
+pub(crate) fn with_absent_tags(mut m: DpMask) -> DpMask {
     let tci = &mut m.0.base.vlans[0].tci;
     if tci.get() == 0 {
         *tci = 0x1fff.into();
@@ -164,7 +174,8 @@ impl UpcallHandler for Slowpath {
         self.effects(&out, now);
         let stats = Self::one_packet(packet, now, key);
         pull::credit(&self.patch, &out.credits, &stats, now);
-        let mask = if self.megaflows() { dp_mask(&out.mask) } else { exact_mask(key) };
+        let own = if self.megaflows() { own_mask(&out.mask) } else { exact_mask(key) };
+        let mask = with_absent_tags(own);
         let program = dp_program(&out);
         let install = self.may_install();
         let frozen = std::mem::take(&mut out.frozen);
@@ -183,7 +194,7 @@ impl UpcallHandler for Slowpath {
                 let old = list.remove(0);
                 self.frozen.release(&old.state.frozen);
             }
-            list.push(Pending { worker, key: *key, mask, state, now });
+            list.push(Pending { worker, key: *key, mask: own, state, now });
         } else {
             // The program runs once; its numbers are given back a round later.
             self.release_later(frozen);

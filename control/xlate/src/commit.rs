@@ -43,8 +43,31 @@ pub fn commit(flow: &FlowKey, base: &mut FlowKey, mask: &mut FlowMask, out: &mut
 }
 
 /// A written field: value and the bits translation touched; a zero mask where nothing changed.
-fn changed<T: PartialEq + Default>(new: T, old: T, mask: T) -> Masked<T> {
-    if new == old { Masked::default() } else { Masked { value: new, mask } }
+fn changed<T: PartialEq + Default + Bits>(new: T, old: T, mask: T) -> Masked<T> {
+    if new == old { Masked::default() } else { Masked { value: new.and(&mask), mask } }
+}
+
+/// Values whose bits can be taken apart.
+trait Bits {
+    fn and(self, mask: &Self) -> Self;
+}
+
+macro_rules! bits_of_integers {
+    ($($t:ty),*) => {$(
+        impl Bits for $t {
+            fn and(self, mask: &Self) -> Self {
+                self & mask
+            }
+        }
+    )*};
+}
+bits_of_integers!(u8, u16, u32);
+
+impl<const N: usize> Bits for [u8; N] {
+    fn and(mut self, mask: &Self) -> Self {
+        self.iter_mut().zip(mask).for_each(|(b, m)| *b &= m);
+        self
+    }
 }
 
 fn any<T: PartialEq + Default>(m: &Masked<T>) -> bool {

@@ -34,7 +34,11 @@ impl Ctx<'_> {
             }
             Action::PopQueue => {
                 self.mask.0.dp.misc.skb_priority = u32::MAX;
-                self.flow.dp.misc.skb_priority = self.inp.key.misc.skb_priority;
+                let first = self.inp.key.misc.skb_priority;
+                if self.flow.misc.skb_priority != first {
+                    self.flow.dp.misc.skb_priority = first;
+                    self.note(Kind::Detail, |_| format!("queue = {}", hex(first.into())));
+                }
             }
             _ => {}
         }
@@ -213,12 +217,11 @@ impl Ctx<'_> {
             return;
         }
         let lse = if n > 0 {
-            self.mask.0.dp.misc.mpls_lse[..n + 1].fill(u32::MAX.into());
+            self.mask.0.dp.misc.mpls_lse[..n].fill(u32::MAX.into());
             self.flow.misc.mpls_lse[0].get() & !BOS
         } else {
             // Below the first label: the headers must be committed, they cannot be reached afterwards.
             self.commit();
-            self.mask.0.dp.misc.mpls_lse[0] = u32::MAX.into();
             let b = self.flow.base;
             let mut ttl = 64;
             let mut label = 0;
@@ -250,7 +253,8 @@ impl Ctx<'_> {
             return;
         }
         let bottom = self.flow.misc.mpls_lse[n - 1].get() & BOS != 0;
-        if n == N_MPLS && !bottom {
+        let wrong_type = is_mpls(eth_type) != (n > 1);
+        if n == N_MPLS && (!bottom || wrong_type) {
             if self.inp.packet.is_some() {
                 self.note(Kind::Error, |_| {
                     format!(
@@ -262,7 +266,7 @@ impl Ctx<'_> {
             self.fail(XlateError::TooManyMplsLabels);
             return;
         }
-        if is_mpls(eth_type) != (n > 1) {
+        if wrong_type {
             return;
         }
         self.mask.0.dp.misc.mpls_lse[1..n].fill(u32::MAX.into());

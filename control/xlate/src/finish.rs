@@ -16,8 +16,12 @@ impl Ctx<'_> {
             // Half a translation must not be executed.
             program = Program::default();
         }
-        self.trim_mask();
-        self.flow.pipe.actset_output = self.inp.key.pipe.actset_output;
+        if self.error.is_none() {
+            self.trim_mask();
+        }
+        if self.flow.pipe.actset_output == fv_core::OfPort::UNSET.0 {
+            self.flow.pipe.actset_output = self.inp.key.pipe.actset_output;
+        }
         Output {
             program,
             mask: self.mask,
@@ -37,6 +41,10 @@ impl Ctx<'_> {
         let key = &self.inp.key.dp;
         self.mask.0.pipe = Default::default();
         let m = &mut self.mask.0.dp;
+        if key.tun.dst == 0 && key.tun.ipv6_dst == [0; 16] {
+            // A tunnel id that was written for the way out.
+            m.tun = Default::default();
+        }
         if !is_mpls(key.base.dl_type.get()) {
             m.misc.mpls_lse = Default::default();
         } else {

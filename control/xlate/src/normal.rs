@@ -224,15 +224,17 @@ impl Ctx<'_> {
     }
 }
 
-/// The tags as header fields. One without VLAN and priority is no tag, unless the port keeps those.
+/// The tags as header fields. One without VLAN and priority is no tag, and the last, unless the port
+/// keeps those.
 fn put_tags(b: &BundleView, tags: &Tags) -> [Vlan; 2] {
     let mut out = [Vlan::default(); 2];
-    for (i, t) in tags.0.iter().enumerate() {
-        let wanted = t.tpid != 0 && b.priority_tags == PriorityTags::Always;
-        if t.vid != 0 || t.pcp != 0 || wanted {
-            let tpid = if t.tpid == 0 { 0x8100 } else { t.tpid };
-            out[i] = Vlan { tpid: tpid.into(), tci: (t.vid | t.pcp | VLAN_CFI).into() };
+    for (o, t) in out.iter_mut().zip(&tags.0) {
+        let kept = t.tpid != 0 && b.priority_tags == PriorityTags::Always;
+        if t.vid == 0 && t.pcp == 0 && !kept {
+            break;
         }
+        let tpid = if t.tpid == 0 { 0x8100 } else { t.tpid };
+        *o = Vlan { tpid: tpid.into(), tci: (t.vid | t.pcp | VLAN_CFI).into() };
     }
     out
 }

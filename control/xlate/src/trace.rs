@@ -66,16 +66,17 @@ impl Tracer {
 /// so that a chain of tables does not drift to the right.
 pub fn format(nodes: &[Node]) -> String {
     let mut out = String::new();
-    lines(nodes, 1, false, 0, &mut out);
+    lines(nodes, 1, false, false, 0, &mut out);
     out
 }
 
 /// `level` is where actions of this list stand, in steps of four spaces; `more` whether the node
-/// above was followed by another; `inside` is 1 below a bridge that is itself below an action.
-fn lines(nodes: &[Node], level: usize, more: bool, inside: usize, out: &mut String) {
+/// above was followed by another; `later` whether something follows the table that this list is in;
+/// `inside` is 1 below a bridge that is itself below an action.
+fn lines(nodes: &[Node], level: usize, more: bool, later: bool, inside: usize, out: &mut String) {
     let outer = if more { level } else { level - 1 };
     for (i, n) in nodes.iter().enumerate() {
-        let more_here = i + 1 < nodes.len();
+        let more_here = i + 1 < nodes.len() || later;
         match n.kind {
             Kind::Detail => put(out, level, " -> ", &n.text, ""),
             Kind::Warn => put(out, level, " >> ", &n.text, ""),
@@ -90,9 +91,9 @@ fn lines(nodes: &[Node], level: usize, more: bool, inside: usize, out: &mut Stri
             }
         }
         match n.kind {
-            Kind::Bridge => lines(&n.children, level, more, usize::from(more), out),
-            Kind::Table => lines(&n.children, if more { level + 2 } else { level }, false, 0, out),
-            _ => lines(&n.children, level, more_here, 0, out),
+            Kind::Bridge => lines(&n.children, level, more, false, usize::from(more), out),
+            Kind::Table => lines(&n.children, if more { level + 2 } else { level }, false, more_here, 0, out),
+            _ => lines(&n.children, level, more_here, false, 0, out),
         }
     }
 }

@@ -99,7 +99,8 @@ fn subject(c: &mut Ctx, args: &[&str]) -> Result<Subject, String> {
         Some(bytes) => {
             let port = key.base.in_port;
             let mut p = Packet::from_slice(&bytes);
-            let dp = fv_flow::extract::extract(&mut p, &Default::default());
+            let extra = fv_flow::extract::Extra { vlan_limit: c.engine.world.dps.vlan_limit, ..Default::default() };
+            let dp = fv_flow::extract::extract(&mut p, &extra);
             key.dp = dp;
             key.dp.base.in_port = port;
             Some(p)
@@ -164,7 +165,9 @@ fn text(b: &Bridge, i: &crate::datapaths::DpInst, s: &Subject, out: &Output) -> 
     let mut t = format!("Flow: {}\n", format_flow(&s.key, of_names));
     t.push_str(&fv_xlate::trace::format(&out.trace));
     let same = out.flow == s.key;
-    let last = if same { "unchanged".to_string() } else { format_flow(&out.flow, of_names) };
+    let mut last = out.flow;
+    last.pipe.actset_output = s.key.pipe.actset_output;
+    let last = if same { "unchanged".to_string() } else { format_flow(&last, of_names) };
     t.push_str(&format!("\nFinal flow: {last}\n"));
     let m = Match { key: out.mask.apply(&s.key), mask: out.mask };
     t.push_str(&format!("Megaflow: {}\n", format_match(&m, of_names, Style::Megaflow)));

@@ -52,12 +52,21 @@ fn stats_text(stats: &FlowStats, now: Nanos) -> String {
 
 /// A letter a flag, and a dot for ACK.
 fn tcp_flags(flags: u16) -> String {
-    const LETTERS: [char; 8] = ['F', 'S', 'R', 'P', '.', 'U', 'E', 'C'];
-    let mut out: String = LETTERS.iter().enumerate().filter(|(n, _)| flags >> n & 1 != 0).map(|(_, c)| c).collect();
-    if flags >> 8 & 0xf != 0 {
-        out.push_str(&format!("[{:03x}]", flags & 0xf00));
-    }
-    out
+    const LETTERS: [(u16, &str); 12] = [
+        (0x002, "S"),
+        (0x001, "F"),
+        (0x008, "P"),
+        (0x004, "R"),
+        (0x020, "U"),
+        (0x010, "."),
+        (0x040, "E"),
+        (0x080, "C"),
+        (0x100, "N"),
+        (0x200, "[200]"),
+        (0x400, "[400]"),
+        (0x800, "[800]"),
+    ];
+    LETTERS.iter().filter(|(bit, _)| flags & bit != 0).map(|(_, c)| *c).collect()
 }
 
 /// A flow to create, from the two arguments of `add-flow`.

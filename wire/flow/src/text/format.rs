@@ -301,7 +301,11 @@ impl Out<'_> {
         }
         for n in 1..N_MPLS {
             let (v, m) = (self.m.key.misc.mpls_lse[n].get(), self.m.mask.0.misc.mpls_lse[n].get());
-            self.dec(&format!("mpls_lse{n}"), v, m, u32::MAX);
+            match m {
+                0 => {}
+                u32::MAX => self.push(&format!("mpls_lse{n}"), v.to_string()),
+                _ => self.push(&format!("mpls_lse{n}"), format!("{v:#010x}/{m:#010x}")),
+            }
         }
     }
 
