@@ -326,6 +326,20 @@ impl Ofproto {
                         return Err(OfError::BicBadTableId);
                     }
                 }
+                // Translation does not carry these out yet: refused, since a rule that silently does
+                // less than it says is worse than none.
+                Action::Learn(_)
+                | Action::Bundle(_)
+                | Action::Multipath(_)
+                | Action::Ct(_)
+                | Action::Nat(_)
+                | Action::CheckPktLarger { .. }
+                | Action::FinTimeout { .. }
+                | Action::Encap(_)
+                | Action::Decap(_)
+                | Action::DecNshTtl
+                | Action::DeleteField(_)
+                | Action::DebugRecirc => return Err(OfError::BacBadType),
                 _ => {}
             }
             if let Some(n) = a.nested() {

@@ -100,7 +100,8 @@ impl Ctx<'_> {
                 self.flow.pipe.metadata = (old & !mask | metadata & mask).into();
             }
             Action::Exit => self.exit = true,
-            Action::Note(_) | Action::Conjunction { .. } => {}
+            // Nothing is tracked, so there is nothing to clear.
+            Action::Note(_) | Action::Conjunction { .. } | Action::CtClear => {}
             Action::FinTimeout { .. } => self.mask.0.dp.base.nw_proto = 0xff,
             Action::DebugSlow => self.slow |= fv_dpif::action::SlowReasons::ACTION,
             other => {
