@@ -424,15 +424,11 @@ impl Targets for Engine {
     }
 
     fn add_interface(&mut self, bridge: &str, i: &IfaceSpec) -> Result<OfPort, String> {
-        let now = self.clock.now();
         let b = self.bridges.get(bridge).ok_or("no such bridge")?;
         let id = b.of.id();
         let kind = self.world.kind_of(id).ok_or("no such bridge")?.to_string();
-        let (device, peer) = if i.kind == "patch" {
-            (None, Some(patch_peer(self, i)?))
-        } else {
-            (Some(self.open_device(&kind, i)?), None)
-        };
+        let (device, peer) =
+            if i.kind == "patch" { (None, Some(patch_peer(i)?)) } else { (Some(self.open_device(&kind, i)?), None) };
         if let Some(d) = &device {
             configure_device(d.as_ref(), i)?;
         }
@@ -467,7 +463,6 @@ impl Targets for Engine {
             p.ifaces.insert(i.name.clone(), iface);
         }
         log::info!(target: "bridge", "bridge {bridge}: added interface {} on port {}", i.name, of_number(ofp));
-        let _ = now;
         Ok(ofp)
     }
 
@@ -475,7 +470,7 @@ impl Targets for Engine {
         let id = self.bridges.get(bridge).map(|b| b.of.id()).ok_or("no such bridge")?;
         let kind = self.world.kind_of(id).ok_or("no such bridge")?.to_string();
         if i.kind == "patch" {
-            let peer = patch_peer(self, i)?;
+            let peer = patch_peer(i)?;
             if let Some(x) = self.world.bridges.get_mut(&id).and_then(|p| p.ifaces.get_mut(&i.name)) {
                 x.peer = Some(peer);
             }
@@ -591,8 +586,7 @@ fn of_number(p: OfPort) -> u16 {
 }
 
 /// The peer that a patch port names; it must name one, and not itself.
-fn patch_peer(e: &Engine, i: &IfaceSpec) -> Result<String, String> {
-    let _ = e;
+fn patch_peer(i: &IfaceSpec) -> Result<String, String> {
     match i.options.get("peer") {
         None => Err(format!("{}: patch type requires valid 'peer' argument", i.name)),
         Some(p) if *p == i.name => Err(format!("{}: patch peer must not be self", i.name)),

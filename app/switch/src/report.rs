@@ -24,7 +24,7 @@ pub fn configuration(e: &Engine, applied: &Applied, db: &Client, cur_cfg: i64, n
         controllers(e, name, &mut r, now);
     }
     for b in applied.bridges.values() {
-        for (iname, i) in &b.ifaces {
+        for i in b.ifaces.values() {
             let row = i.spec.uuid;
             match &i.failed {
                 Some(f) => {
@@ -40,7 +40,6 @@ pub fn configuration(e: &Engine, applied: &Applied, db: &Client, cur_cfg: i64, n
                     }
                 }
             }
-            let _ = iname;
         }
     }
     for f in applied.failed_bridges.values() {

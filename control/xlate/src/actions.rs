@@ -104,9 +104,10 @@ impl Ctx<'_> {
             Action::Note(_) | Action::Conjunction { .. } | Action::CtClear => {}
             Action::FinTimeout { .. } => self.mask.0.dp.base.nw_proto = 0xff,
             Action::DebugSlow => self.slow |= fv_dpif::action::SlowReasons::ACTION,
-            other => {
-                // The switch refuses rules with these when they are installed.
-                let _ = other;
+            // There are no collectors: a sample has nowhere to go.
+            Action::Sample(_) => {}
+            // The switch refuses rules with the rest when they are installed.
+            _ => {
                 self.note(Kind::Warn, |_| "action is not supported, ignored".into());
             }
         }

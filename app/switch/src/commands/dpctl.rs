@@ -321,12 +321,10 @@ fn del_dp(c: &mut Ctx, args: &[&str]) -> fv_core::Reply {
     if i.bridge_count() > 0 {
         return Err("ovs-vswitchd: del_dp (bridges use the datapath: Device or resource busy)".into());
     }
-    let kind = i.dp.kind().to_string();
     for p in i.dp.ports() {
         let _ = i.dp.del_port(p.port);
     }
     c.engine.world.dps.close_unused();
-    let _ = kind;
     Ok(String::new())
 }
 
