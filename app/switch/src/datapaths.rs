@@ -13,6 +13,7 @@ use fv_ofproto::view::{BridgeId, BridgeView, SharedView, View};
 use fv_rpc::Waker;
 use fv_slowpath::{Config, Slowpath};
 
+use crate::latency::{LatencyHold, Mode};
 use crate::threads::Threads;
 
 /// Worker numbers of event workers start here and go down; poll workers have their core's number.
@@ -56,6 +57,7 @@ pub struct Datapaths {
     waker: Waker,
     packet_ins: Arc<PacketInQueue>,
     config: Config,
+    latency: Arc<LatencyHold>,
     /// Tags that are parsed of a packet.
     pub(crate) vlan_limit: u8,
     restore_wait: bool,
@@ -71,6 +73,7 @@ impl Datapaths {
             waker,
             packet_ins,
             config: Config::default(),
+            latency: Arc::new(LatencyHold::new()),
             vlan_limit: 1,
             restore_wait: false,
             cores: Vec::new(),
@@ -101,7 +104,7 @@ impl Datapaths {
             let waker = self.waker.clone();
             main.mailbox.set_waker(Box::new(move || waker.wake()));
         }
-        let threads = Threads::start(self.clock.clone(), dp.clone(), slowpath.clone())?;
+        let threads = Threads::start(self.clock.clone(), dp.clone(), slowpath.clone(), self.latency.clone())?;
         Ok(DpInst { dp, slowpath, view, threads, views: BTreeMap::new(), seq: 0 })
     }
 
@@ -162,6 +165,10 @@ impl Datapaths {
                 }
             }
         }
+    }
+
+    pub fn set_latency_hold(&self, mode: Mode) {
+        self.latency.set_mode(mode);
     }
 
     /// One turn of each datapath's control-thread worker. True if anything happened.

@@ -14,6 +14,7 @@ use fv_ofproto::{Ofproto, PortSpec as OfPortSpec, Settings};
 use fv_openflow::VersionSet;
 
 use crate::datapaths::{Datapaths, cores_of};
+use crate::latency::Mode;
 use crate::openflow::BridgeIo;
 use crate::options::{DummyMode, SwitchOptions};
 use crate::world::{BridgePorts, Iface, World, features};
@@ -373,6 +374,11 @@ impl Targets for Engine {
         };
         let cores = g.pmd_cpu_mask.as_deref().map(cores_of).unwrap_or_default();
         self.world.dps.configure(config, g.vlan_limit, g.flow_restore_wait, cores);
+        self.world.dps.set_latency_hold(match g.cpu_latency_qos {
+            None => Mode::Auto,
+            Some(true) => Mode::On,
+            Some(false) => Mode::Off,
+        });
         self.globals = g.clone();
         let names: Vec<String> = self.bridges.keys().cloned().collect();
         names.iter().for_each(|n| self.apply_settings(n));

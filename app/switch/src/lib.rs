@@ -6,6 +6,7 @@ mod db;
 mod embedded;
 mod engine;
 mod hoststats;
+mod latency;
 mod openflow;
 pub mod options;
 mod report;

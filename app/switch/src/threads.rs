@@ -13,6 +13,8 @@ use fv_dpif::{Datapath, WorkerId};
 use fv_rpc::Poller;
 use fv_slowpath::Slowpath;
 
+use crate::latency::LatencyHold;
+
 /// Packets of one turn of a worker.
 const BUDGET: usize = 256;
 /// Longest that an event worker looks for more packets before it sleeps: about what a wake-up costs.
@@ -58,14 +60,20 @@ pub struct Threads {
     clock: Clock,
     dp: Arc<Dp>,
     slowpath: Arc<Slowpath>,
+    latency: Arc<LatencyHold>,
     workers: Vec<(WorkerKind, WorkerId, Running<Worker>)>,
     revalidator: Option<Running<()>>,
 }
 
 impl Threads {
     /// Starts the revalidator; workers come with `set_workers`.
-    pub fn start(clock: Clock, dp: Arc<Dp>, slowpath: Arc<Slowpath>) -> std::io::Result<Threads> {
-        let mut t = Threads { clock, dp, slowpath, workers: Vec::new(), revalidator: None };
+    pub fn start(
+        clock: Clock,
+        dp: Arc<Dp>,
+        slowpath: Arc<Slowpath>,
+        latency: Arc<LatencyHold>,
+    ) -> std::io::Result<Threads> {
+        let mut t = Threads { clock, dp, slowpath, latency, workers: Vec::new(), revalidator: None };
         t.revalidator = Some(t.start_revalidator()?);
         Ok(t)
     }
@@ -132,14 +140,14 @@ impl Threads {
             _ => format!("event-{}", -2 - id.0),
         };
         let pulse = Pulse::new(name.clone(), Box::new(move || waker.wake()));
-        let p = pulse.clone();
+        let (p, latency) = (pulse.clone(), self.latency.clone());
         let handle = std::thread::Builder::new().name(name).spawn(move || {
             let _guard = AbortOnPanic;
             if kind == WorkerKind::Poll {
                 pin(id.0);
                 poll_loop(worker, &clock, &p)
             } else {
-                event_loop(worker, &clock, &p, poller)
+                event_loop(worker, &clock, &p, poller, &latency)
             }
         })?;
         Ok(Running { pulse, handle })
@@ -212,11 +220,12 @@ impl Spin {
 
 /// Sleeps while nothing comes; spins before where that pays. A burst that comes alone costs the wait,
 /// a receive and a send.
-fn event_loop(mut worker: Worker, clock: &Clock, pulse: &Pulse, mut poller: Poller) -> Worker {
+fn event_loop(mut worker: Worker, clock: &Clock, pulse: &Pulse, mut poller: Poller, latency: &LatencyHold) -> Worker {
     let mut spin = Spin::default();
     let mut quiet_since: Option<Instant> = None;
     // Someone may wait for an idle turn.
     let mut woken = true;
+    let mut slept = false;
     while !pulse.stopping() {
         let now = clock.now();
         let r = worker.turn(now, BUDGET);
@@ -225,6 +234,9 @@ fn event_loop(mut worker: Worker, clock: &Clock, pulse: &Pulse, mut poller: Poll
                 && r.packets > 0
             {
                 spin.note(since.elapsed());
+                if std::mem::take(&mut slept) {
+                    latency.note(now);
+                }
             }
             if r.more || r.messages > 0 || woken {
                 continue;
@@ -240,6 +252,7 @@ fn event_loop(mut worker: Worker, clock: &Clock, pulse: &Pulse, mut poller: Poll
             }
             continue;
         }
+        slept = true;
         if worker.sleep(poller.as_fd()) {
             woken = true;
             // Quiets the alarm.

@@ -85,6 +85,18 @@ fn flag(o: &Options, key: &str, default: bool) -> bool {
     }
 }
 
+fn on_off_auto(o: &Options, key: &str, diag: &mut Vec<String>) -> Option<bool> {
+    match o.get(key).map(String::as_str) {
+        Some("on") => Some(true),
+        Some("off") => Some(false),
+        Some("auto") | None => None,
+        Some(other) => {
+            diag.push(format!("{key}: \"{other}\" is none of auto, on, off"));
+            None
+        }
+    }
+}
+
 /// Six hexadecimal pairs with colons.
 pub fn parse_mac(s: &str) -> Option<[u8; 6]> {
     let mut mac = [0; 6];
@@ -128,6 +140,7 @@ fn globals(db: &Client, root: RowRef<'_>, diag: &mut Vec<String>) -> Globals {
         stats_update_interval_ms: number(&o, "stats-update-interval", 5000, 5000, u64::from(u32::MAX), diag),
         pmd_cpu_mask,
         n_revalidators: o.get("n-revalidator-threads").and_then(|v| v.parse().ok()).filter(|n| *n > 0),
+        cpu_latency_qos: on_off_auto(&o, "cpu-latency-qos", diag),
         vlan_limit: number(&o, "vlan-limit", 1, 0, 2, diag),
         ssl: ssl.map(|s| {
             let text = |c: &str| s.str(c).to_string();

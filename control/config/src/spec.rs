@@ -42,6 +42,8 @@ pub struct Globals {
     pub pmd_cpu_mask: Option<String>,
     pub n_revalidators: Option<u32>,
     pub vlan_limit: u8,
+    /// Keep idle processors from halting while packets come one by one; unset is where it pays.
+    pub cpu_latency_qos: Option<bool>,
     /// (private key, certificate, CA certificate, bootstrap) of the SSL row.
     pub ssl: Option<(String, String, String, bool)>,
     /// Remotes of `manager_options`.
