@@ -1,5 +1,6 @@
 //! The project's own tasks. `cargo xtask` lists them.
 
+mod bench;
 mod ci;
 mod layers;
 mod tidy;
@@ -14,6 +15,7 @@ const TASKS: &[(&str, &str, fn(&[String]) -> Result<()>)] = &[
     ("tidy", "rules on files that no compiler checks", |_| tidy::check()),
     ("test", "unit, property and scenario tests", |_| ci::tests()),
     ("fuzz", "[SECONDS] of each fuzz target, optimised (default 60)", ci::fuzz),
+    ("bench", "NAME, or compare A B: benches, each ending in a line of figures", bench::bench),
     ("long", "the long forms of property, fuzz and differential tests", ci::long),
 ];
 

@@ -24,3 +24,11 @@ pub use lookup::CacheUse;
 pub use worker::mailbox::{Ack, Mailbox, Waker};
 pub use worker::stats::{QueueStats, Snapshot, Stat, WorkerStats};
 pub use worker::{TurnResult, Worker, WorkerHandle};
+
+/// Parts that benches measure one by one. Not for use.
+#[doc(hidden)]
+pub mod inner {
+    pub use crate::flow::Flow;
+    pub use crate::lookup::{NONE, Probe, Table};
+    pub use crate::parse::extract_into;
+}

@@ -285,6 +285,10 @@ impl Table {
         self.slab.len() - self.slab.free.len()
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     #[inline]
     fn classifier_of(&mut self, port: u32) -> Option<usize> {
         match self.last {
