@@ -58,6 +58,27 @@ fn dropping_flows_stay() {
     e.healthy(&[]);
 }
 
+// UP-16, for a port that no bridge has: what it sends is dropped by one flow that only idleness removes.
+#[test]
+fn what_comes_from_a_port_without_a_bridge_ages() {
+    let mut e = env(1);
+    let f = "eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x1234)";
+    e.appctl("time/stop");
+    e.appctl("dpctl/add-if dummy@ovs-dummy p9,type=dummy");
+    for n in 0..10 {
+        // A change of the rules looks at every flow again.
+        e.ofctl(&format!("add-flow br0 priority={n},in_port=1,actions=drop"));
+        e.appctl(&format!("netdev-dummy/receive p9 '{f}'"));
+        e.appctl("time/warp 1000 500");
+    }
+    let show = e.appctl("dpctl/show");
+    assert!(show.contains("hit:9 missed:1 lost:0") && show.contains("flows: 1"), "{show}");
+    e.appctl("time/warp 12000 500");
+    let show = e.appctl("dpctl/show");
+    assert!(show.contains("flows: 0"), "{show}");
+    e.healthy(&["no bridge"]);
+}
+
 // UP-20: packet-outs with every kind of action do not disturb the datapath.
 #[test]
 fn packet_outs_with_any_action() {
