@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::path::PathBuf;
 
 use super::Error;
+use super::names::{self, Known};
 
 /// Default port of OVSDB, which streams use when a name has none.
 pub const DEFAULT_PORT: u16 = 6640;
@@ -119,11 +120,29 @@ fn socket_addr(host: &str, port: u16) -> Result<SocketAddr, Error> {
     {
         return Ok(SocketAddrV6::new(ip, port, 0, scope).into());
     }
-    // A name server would be waited for, which no thread here can afford: only what the machine
-    // itself knows.
-    lookup_hosts(host)
-        .map(|ip| SocketAddr::new(ip, port))
-        .ok_or_else(|| Error::BadAddress(format!("\"{host}\" is not a valid IP address")))
+    // What the machine itself knows comes at once; a name server is never waited for.
+    if let Some(ip) = lookup_hosts(host) {
+        return Ok(SocketAddr::new(ip, port));
+    }
+    if !is_host_name(host) {
+        return Err(Error::BadAddress(format!("\"{host}\" is not a valid IP address or host name")));
+    }
+    match names::look(host) {
+        Known::Address(ip) => Ok(SocketAddr::new(ip, port)),
+        Known::Pending => Err(Error::Resolving(host.to_string())),
+        Known::NotFound => Err(Error::BadAddress(format!("\"{host}\" could not be resolved"))),
+    }
+}
+
+/// RFC 1123, section 2.1: letters, digits and hyphens, with dots between; underscores do no harm.
+fn is_host_name(s: &str) -> bool {
+    let label = |l: &str| {
+        let legal = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
+        (1..=63).contains(&l.len()) && l.bytes().all(legal)
+    };
+    let s = s.strip_suffix('.').unwrap_or(s);
+    // Four numbers are an address that is wrong.
+    s.len() <= 253 && s.split('.').all(label) && s.bytes().any(|b| b.is_ascii_alphabetic())
 }
 
 fn zone_index(zone: &str) -> Option<u32> {
@@ -176,7 +195,8 @@ mod tests {
         check("tcp:[::1", "error");
         check("udp:127.0.0.1:1", "error");
         check("tcp", "error");
-        check("tcp:no.such.host.invalid:1", "error");
+        check("tcp:300.1.1.1:1", "error");
+        check("tcp:no host:1", "error");
         assert!(active("tcp:127.0.0.1", None).is_err());
     }
 

@@ -8,6 +8,7 @@ mod addr;
 mod ciphers;
 mod der;
 mod listener;
+mod names;
 mod socket;
 mod tls;
 mod tls_stream;
@@ -35,6 +36,9 @@ pub enum Error {
     UnknownType(String),
     #[error("{0}")]
     BadAddress(String),
+    /// The name server has been asked; the next attempt may know.
+    #[error("{0}: host name is being resolved")]
+    Resolving(String),
     #[error("{0}")]
     Tls(String),
     #[error("{}", errno_text(.0))]
@@ -47,6 +51,7 @@ impl Error {
         match self {
             Error::UnknownType(_) => "Address family not supported by protocol".into(),
             Error::BadAddress(_) => "Invalid argument".into(),
+            Error::Resolving(_) => "Resource temporarily unavailable".into(),
             Error::Tls(_) => "Protocol not available".into(),
             Error::Io(e) => errno_text(e),
         }
