@@ -119,6 +119,10 @@ impl World {
         let input =
             Input { view: &view, bridge, key, packet: Some(&packet), start, freeze: &freeze, now, trace: false };
         let out = fv_xlate::translate(&input);
+        if let Some(e) = out.error {
+            slowpath.release_later(out.frozen);
+            return Err(e.to_string());
+        }
         slowpath.account(&out, packet.len(), dp_key.base.tcp_flags.get(), now);
         inst.dp.execute(packet, &dp_key, &out.program);
         slowpath.release_later(out.frozen);
@@ -172,10 +176,11 @@ impl Host for World {
         self.publish_all();
         let packet = Packet::from_slice(&out.packet);
         let key = out.metadata.key;
-        if let Err(e) = self.execute(bridge, packet, key, Start::Actions(&out.actions.0)) {
-            log::warn!(target: "ofproto", "packet-out: {e}");
-        }
-        Ok(())
+        // Nothing has happened then, and the code is the reference's.
+        self.execute(bridge, packet, key, Start::Actions(&out.actions.0)).map_err(|e| {
+            log::debug!(target: "ofproto", "packet-out: {e}");
+            OfError::FmfcUnknown
+        })
     }
 
     fn resume(&mut self, bridge: BridgeId, r: &Resume) -> Result<(), OfError> {

@@ -367,7 +367,7 @@ impl Ofproto {
             dpid: self.settings.dpid,
             tables: self.tables.clone(),
             ports: self.ports.values().map(|p| (p.view.ofp, p.view.clone())).collect(),
-            bundles: self.bundles.clone(),
+            bundles: self.bundle_views(),
             mac_table: self.mac_table.clone(),
             groups: self.groups.clone(),
             meters: self.meters.clone(),

@@ -223,6 +223,13 @@ impl Ofproto {
         &self.bundles
     }
 
+    /// The bundles as translation sees them: one member that is not flooded keeps its bundle from it.
+    pub(crate) fn bundle_views(&self) -> Vec<BundleView> {
+        let no_flood = |m| self.port(m).is_some_and(|p| p.config.has(PortConfig::NO_FLOOD));
+        let floodable = |b: &BundleView| !b.members.iter().copied().any(no_flood);
+        self.bundles.iter().map(|b| BundleView { floodable: floodable(b), ..b.clone() }).collect()
+    }
+
     /// A controller changes a port's configuration. `any_addr`: a zero address stands for any, as from
     /// OpenFlow 1.4 on.
     pub(crate) fn port_mod(&mut self, m: &PortMod, any_addr: bool, host: &mut dyn Host) -> Result<(), OfError> {

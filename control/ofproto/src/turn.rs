@@ -27,7 +27,6 @@ impl Ofproto {
     /// Serves about `budget` messages of all connections together, or fewer long ones; expires flows,
     /// and publishes what changed.
     pub fn turn(&mut self, now: Nanos, budget: usize, host: &mut dyn Host) -> Turn {
-        let garbage = self.collect_garbage();
         let mut left = budget;
         let n = self.conns.len();
         let mut at = self.conns.turn.checked_rem(n).unwrap_or(0);
@@ -55,6 +54,9 @@ impl Ofproto {
         self.publish_view(host);
         self.conns.sweep();
         self.watched &= self.conns.watches();
+        // Before it is said that something changed, as far as possible: removed rules still make
+        // lookups look at more of a packet. The first step keeps readers off them, the second frees them.
+        let garbage = self.collect_garbage() && self.collect_garbage();
         let more = garbage || self.conns.iter().any(Connection::has_input);
         Turn { more, next: [next, tick].into_iter().flatten().min() }
     }

@@ -172,7 +172,7 @@ pub struct BundleView {
     /// Protected bundles do not forward to one another.
     pub protected: bool,
     pub members: Vec<OfPort>,
-    /// Some member takes part in flooding.
+    /// Every member takes part in flooding. Set when the view is made.
     pub floodable: bool,
 }
 

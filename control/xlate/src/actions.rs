@@ -9,6 +9,9 @@ use crate::trace::Kind;
 impl Ctx<'_> {
     /// Does `list` in order until it ends, `exit` is met or translation fails.
     pub fn do_actions(&mut self, list: &[Action]) {
+        if list.is_empty() {
+            self.note(Kind::Action, |_| "drop".into());
+        }
         for (i, a) in list.iter().enumerate() {
             if self.exit || self.error.is_some() {
                 self.unroll(&list[i..]);

@@ -141,10 +141,12 @@ fn icmp(flow: &FlowKey, base: &mut FlowKey, mask: &mut FlowMask, out: &mut Vec<D
     if b.nw_proto != proto {
         return false;
     }
-    let ty = changed(f.tp_src.get() as u8, b.tp_src.get() as u8, m.tp_src.get() as u8);
-    let code = changed(f.tp_dst.get() as u8, b.tp_dst.get() as u8, m.tp_dst.get() as u8);
-    if any(&ty) || any(&code) {
+    // Both are written together or not at all.
+    let (ty, code) = (f.tp_src.get() as u8, f.tp_dst.get() as u8);
+    if (ty, code) != (b.tp_src.get() as u8, b.tp_dst.get() as u8) {
         m.nw_proto = 0xff;
+        (m.tp_src, m.tp_dst) = (0xff.into(), 0xff.into());
+        let (ty, code) = (Masked { value: ty, mask: 0xff }, Masked { value: code, mask: 0xff });
         out.push(DpAction::Set(if proto == 1 { SetField::Icmp { ty, code } } else { SetField::Icmpv6 { ty, code } }));
         (b.tp_src, b.tp_dst) = (f.tp_src, f.tp_dst);
         return true;

@@ -271,8 +271,11 @@ impl Ctx<'_> {
         match self.inp.start {
             Start::Tables => self.receive(),
             Start::Actions(a) => {
-                self.do_actions(a);
-                self.end_of_pipeline();
+                // Not even a controller gets a packet in through a port that takes none.
+                if !self.port(self.in_port()).is_some_and(|p| no_recv(&p, self.flow.base.dl_dst)) {
+                    self.do_actions(a);
+                    self.end_of_pipeline();
+                }
             }
             Start::Thaw(f) => {
                 self.thaw(f);

@@ -59,8 +59,8 @@ impl Ctx<'_> {
         }
     }
 
-    /// The same for copies: as in the reference's masks they see the protocol only where it keeps
-    /// the packet from being rewritten.
+    /// The same for copies and OpenFlow 1.2's DSCP: as in the reference's masks they see the protocol
+    /// only where it keeps the packet from being rewritten.
     fn see_no_protocol(&mut self, written: Field) {
         if self.flow.base.nw_proto == 0 {
             self.see_protocol(written);
@@ -81,7 +81,10 @@ impl Ctx<'_> {
             return;
         }
         self.mask.set_bits(s.field, &s.mask);
-        self.see_protocol(s.field);
+        match s.field {
+            Field::IpDscpShifted => self.see_no_protocol(s.field),
+            _ => self.see_protocol(s.field),
+        }
         s.field.set_masked(&mut self.flow, &s.value, &s.mask);
     }
 

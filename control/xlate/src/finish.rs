@@ -1,6 +1,6 @@
 //! The end of a translation: masks of what the packet never had are cleared, the program is closed.
 
-use fv_dpif::Program;
+use fv_dpif::{DpAction, Program};
 use fv_flow::key::{FRAG_LATER, VLAN_CFI};
 
 use crate::commit::is_mpls;
@@ -8,6 +8,10 @@ use crate::ctx::{Ctx, Output};
 
 impl Ctx<'_> {
     pub fn finish(mut self) -> Output {
+        // What is done last needs no copy of the packet.
+        if let Some(DpAction::Clone(body)) = self.out.pop_if(|a| matches!(a, DpAction::Clone(_))) {
+            self.out.extend(body);
+        }
         let mut program = Program::new(std::mem::take(&mut self.out));
         if let Some(e) = self.error {
             if !self.inp.trace {

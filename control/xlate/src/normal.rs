@@ -86,7 +86,9 @@ impl Ctx<'_> {
         }
         self.learn(in_idx as u64, &in_bundle, vlan, flow_src);
 
-        let known = self.inp.packet.and_then(|_| self.learnt(vlan, flow_dst));
+        // What a controller sends is forwarded by what was known before.
+        let received = !matches!(self.inp.start, crate::Start::Actions(_));
+        let known = self.inp.packet.filter(|_| received).and_then(|_| self.learnt(vlan, flow_dst));
         match known.or_else(|| self.br.mac_table.lookup(vlan, flow_dst).map(|e| e.port)) {
             Some(to) if to == in_idx as u64 => {
                 self.note(Kind::Detail, |_| "learned port is input port, dropping".into());

@@ -135,9 +135,6 @@ impl Ctx<'_> {
     fn follow(&mut self, rule: RuleRef) {
         let actions = rule.actions.clone();
         let old = self.rule.replace(rule);
-        if actions.0.is_empty() {
-            self.note(Kind::Action, |_| "drop".into());
-        }
         self.do_actions(&actions.0);
         self.rule = old;
     }

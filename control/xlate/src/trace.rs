@@ -71,16 +71,17 @@ pub fn format(nodes: &[Node]) -> String {
 }
 
 /// `level` is where actions of this list stand, in steps of four spaces; `more` whether the node
-/// above was followed by another; `later` whether something follows the table that this list is in;
-/// `inside` is 1 below a bridge that is itself below an action.
+/// above was followed by another; `later` whether something follows the table or the action that this
+/// list is in; `inside` is 1 below a bridge that is itself below an action.
 fn lines(nodes: &[Node], level: usize, more: bool, later: bool, inside: usize, out: &mut String) {
     let outer = if more { level } else { level - 1 };
     for (i, n) in nodes.iter().enumerate() {
-        let more_here = i + 1 < nodes.len() || later;
+        // What comes after an action does not concern the tables below it.
+        let more_here = i + 1 < nodes.len() || later && n.kind != Kind::Table;
         match n.kind {
-            Kind::Detail => put(out, level, " -> ", &n.text, ""),
-            Kind::Warn => put(out, level, " >> ", &n.text, ""),
-            Kind::Error => put(out, level, " >>>> ", &n.text, " <<<<"),
+            Kind::Detail => put(out, level + 2 * inside, " -> ", &n.text, ""),
+            Kind::Warn => put(out, level + 2 * inside, " >> ", &n.text, ""),
+            Kind::Error => put(out, level + 2 * inside, " >>>> ", &n.text, " <<<<"),
             Kind::Bucket => put(out, level, " -> ", &n.text, ""),
             Kind::Action => put(out, level, "", &n.text, ""),
             Kind::Table => put(out, outer + inside, "", &n.text, ""),
@@ -93,7 +94,7 @@ fn lines(nodes: &[Node], level: usize, more: bool, later: bool, inside: usize, o
         match n.kind {
             Kind::Bridge => lines(&n.children, level, more, false, usize::from(more), out),
             Kind::Table => lines(&n.children, if more { level + 2 } else { level }, false, more_here, 0, out),
-            _ => lines(&n.children, level, more_here, false, 0, out),
+            _ => lines(&n.children, level, more_here, more_here, 0, out),
         }
     }
 }
@@ -135,6 +136,41 @@ mod tests {
         let want = "\nbridge(\"br0\")\n-------------\n 0. priority 1\n    resubmit(,1)\n     1. priority 2\n            ALL\n\n            \
                     bridge(\"br1\")\n            -------------\n                 0. priority 0\n                    NORMAL\n                     \
                     -> flooding\n            goto_table:2\n         2. priority 3\n            drop\n    output:3\n";
+        assert_eq!(format(&t.finish()), want);
+    }
+
+    #[test]
+    fn an_error_right_below_a_bridge() {
+        let mut t = Tracer::default();
+        t.enter(Kind::Table, " 0. priority 1".into());
+        t.enter(Kind::Action, "output:9".into());
+        t.enter(Kind::Bridge, "bridge(\"br1\")".into());
+        t.leaf(Kind::Error, "too deep".into());
+        t.leave();
+        t.leave();
+        t.leaf(Kind::Action, "output:3".into());
+        let want = " 0. priority 1\n    output:9\n\n    bridge(\"br1\")\n    -------------\n             \
+                    >>>> too deep <<<<\n    output:3\n";
+        assert_eq!(format(&t.finish()), want);
+    }
+
+    /// The last action of a clone is followed by what follows the clone.
+    #[test]
+    fn a_table_below_a_clone() {
+        let mut t = Tracer::default();
+        t.enter(Kind::Table, " 0. priority 1".into());
+        t.enter(Kind::Action, "clone(resubmit(,3))".into());
+        t.enter(Kind::Action, "resubmit(,3)".into());
+        t.enter(Kind::Table, " 3. priority 2".into());
+        t.enter(Kind::Action, "resubmit(,4)".into());
+        t.enter(Kind::Table, " 4. priority 3".into());
+        t.leaf(Kind::Action, "drop".into());
+        for _ in 0..5 {
+            t.leave();
+        }
+        t.leaf(Kind::Action, "output:3".into());
+        let want = " 0. priority 1\n    clone(resubmit(,3))\n    resubmit(,3)\n     3. priority 2\n            \
+                    resubmit(,4)\n         4. priority 3\n            drop\n    output:3\n";
         assert_eq!(format(&t.finish()), want);
     }
 }

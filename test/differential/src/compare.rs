@@ -34,15 +34,28 @@ impl std::fmt::Display for Difference {
 
 /// What differs once everything that may differ has been made equal.
 pub fn differences(case: &Case, reference: &Account, ours: &Account) -> Vec<Difference> {
-    let _ = case;
+    let flags = case.rules.iter().flatten().any(|r| r.contains("tcp_flags"));
     let mut out = Vec::new();
     for ((what, a), (_, b)) in reference.iter().zip(ours) {
-        let (a, b) = (plain(what, a), plain(what, b));
+        let (mut a, mut b) = (plain(what, a), plain(what, b));
+        if a != b && flags && what.contains("dpctl/dump-flows") {
+            (a, b) = (no_later_fragments(&a), no_later_fragments(&b));
+        }
+        if a != b {
+            (a, b) = (blank(&a, "set(mpls(", ")"), blank(&b, "set(mpls(", ")"));
+        }
         if a != b && floods_alike(what, &a, &b) != Some(true) {
             out.push(Difference { what: what.clone(), reference: a, ours: b });
         }
     }
     out
+}
+
+/// Flows without those of later fragments: the reference installs none for a lookup that has seen
+/// TCP flags, which later fragments do not have, and each of their packets is a miss.
+fn no_later_fragments(dump: &str) -> String {
+    let keep = |l: &&str| !l.contains("frag=later") && !l.starts_with("flow-dump from");
+    dump.lines().filter(keep).collect::<Vec<_>>().join("\n")
 }
 
 /// Whether two traces differ only in the order of outputs: the reference's order of ports within

@@ -33,10 +33,13 @@ impl Pair {
         Pair { reference: Side::new(Daemon::Reference), ours: Side::new(Daemon::Ours) }
     }
 
-    /// Runs the case on both and returns what differs.
+    /// Runs the case on both, at the same time, and returns what differs.
     pub fn run(&mut self, case: &Case) -> Vec<compare::Difference> {
-        let reference = self.reference.run(case);
-        let ours = self.ours.run(case);
+        let (reference, ours) = std::thread::scope(|s| {
+            let reference = s.spawn(|| self.reference.run(case));
+            let ours = self.ours.run(case);
+            (reference.join().expect("the reference's side"), ours)
+        });
         compare::differences(case, &reference, &ours)
     }
 }

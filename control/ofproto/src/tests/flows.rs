@@ -283,6 +283,8 @@ fn port_mods() {
         |port_no, hw_addr, config, mask| PortMod { port_no, hw_addr, config, mask, advertise: PortFeatures::default() };
     let hw = o.port(OfPort(1)).unwrap().hw_addr;
     let flood = PortConfig::NO_FLOOD;
+    let b = |name: &str, port| BundleView { name: name.into(), members: vec![OfPort(port)], ..BundleView::default() };
+    o.set_bundles(vec![b("p1", 1), b("p2", 2)]);
     assert_eq!(o.port_mod(&m(OfPort(9), hw, flood, flood), false, &mut host), Err(OfError::PmfcBadPort));
     assert_eq!(o.port_mod(&m(OfPort(1), [9; 6], flood, flood), false, &mut host), Err(OfError::PmfcBadHwAddr));
     o.port_mod(&m(OfPort(1), hw, flood, flood), false, &mut host).unwrap();
@@ -292,7 +294,9 @@ fn port_mods() {
     assert!(!o.port(OfPort(1)).unwrap().may_output());
     assert_eq!(host.admin, [(OfPort(1), false)]);
     o.turn(at(1), 10, &mut host);
-    assert!(host.views.last().unwrap().port(OfPort(1)).unwrap().config.has(flood));
+    let view = host.views.last().unwrap();
+    assert!(view.port(OfPort(1)).unwrap().config.has(flood));
+    assert_eq!(view.bundles.iter().map(|b| b.floodable).collect::<Vec<_>>(), [false, true]);
 }
 
 #[test]

@@ -311,6 +311,7 @@ impl Attrs<'_> {
     }
 
     fn vlan(&mut self, tci: u16, mask: u16) {
+        let before = self.out.len();
         self.group("vlan", |_, _, f| {
             // A value is shown even where it is not matched.
             for (name, v, m, all) in
@@ -326,6 +327,9 @@ impl Attrs<'_> {
                 f.raw("cfi=0".into());
             }
         });
+        if self.out.len() == before {
+            self.out.push("vlan()".into());
+        }
     }
 
     fn layer3(&mut self) {

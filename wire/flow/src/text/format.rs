@@ -454,6 +454,10 @@ fn headers_mask(k: &FlowKey, m: &mut FlowMask) {
     }
     all(&[IpProto, IpDscp, IpEcn, IpTtl, IpFrag]);
     if k.base.nw_frag & FRAG_LATER != 0 {
+        // No packet is one, as later fragments have another protocol there; the reference prints them.
+        if k.l3_type() == eth::IPV6 && k.base.nw_proto == ipproto::ICMPV6 {
+            all(&[TcpSrc, TcpDst]);
+        }
         return;
     }
     match k.base.nw_proto {

@@ -93,6 +93,14 @@ fn ports_by_name() {
     assert_eq!(parse_port("99999", None), None);
 }
 
+/// As the reference prints what no packet can be.
+#[test]
+fn a_later_fragment_of_icmpv6_has_a_type() {
+    let text = |s| format_flow(&parse_exact_flow(s, None).unwrap(), None);
+    assert!(text("icmp6,ip_frag=later").ends_with("nw_frag=later,icmp_type=0,icmp_code=0"));
+    assert!(text("icmp,ip_frag=later").ends_with("nw_frag=later"));
+}
+
 #[test]
 fn values_of_fields() {
     let check = |f: Field, v: u128, m: Option<u128>, want: &str| {

@@ -124,7 +124,9 @@ impl State<'_> {
                 if !list.iter().all(Action::is_for_action_set) {
                     return Err(OfError::BacBadType);
                 }
-                State { cx: self.cx, m: self.m }.list(list)
+                // What the packet is when the set is executed is not known here: actions for which
+                // it has no header do nothing then, as in 1.0.
+                State { cx: CheckCx { version: Version::V10, ..self.cx }, m: self.m }.list(list)
             }
             Action::GotoTable(t) => {
                 let back = self.cx.table != 0xff && *t <= self.cx.table;
@@ -358,6 +360,9 @@ mod tests {
         check("udp,actions=ct(commit,alg=ftp)", inconsistent);
         check("tcp6,actions=ct(commit,nat(src=1.2.3.4))", inconsistent);
         check("actions=write_actions(exit)", Err(OfError::BacBadType));
+        check("actions=write_actions(dec_ttl,strip_vlan,output:1)", Ok(()));
+        check("ip,actions=push_mpls:0x8847,write_actions(dec_ttl,pop_mpls:0x800)", Ok(()));
+        check("actions=write_actions(set_field:1.2.3.4->ip_src)", inconsistent);
         check("actions=conjunction(1,1/2),note:01", Ok(()));
         check("actions=conjunction(1,1/2),output:1", Err(OfError::NxBacBadConjunction));
         check("ip,actions=learn(table=2,eth_type=0x800,NXM_OF_IP_DST[]=NXM_OF_IP_SRC[])", Ok(()));
