@@ -300,10 +300,24 @@ impl Engine {
         }
     }
 
+    /// Makes the flows that packets have taught, so that the next packet meets them.
+    pub fn make_learned(&mut self) {
+        let mut changed = Vec::new();
+        for b in self.bridges.values_mut() {
+            let version = b.of.tables().version();
+            b.of.make_learned(&mut self.world);
+            if b.of.tables().version() != version {
+                changed.push(b.of.id());
+            }
+        }
+        changed.into_iter().for_each(|id| self.model_changed(id));
+    }
+
     /// After a step of virtual time: control does what is due, every thread comes to rest.
     pub fn settle(&mut self, now: Nanos) {
         self.dummies.turn(now);
         self.drain_packets();
+        self.make_learned();
         self.expire(now);
         self.commit_all();
         self.world.dps.settle(now);

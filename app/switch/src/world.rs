@@ -116,8 +116,17 @@ impl World {
         (key.pipe, key.dp.tun) = (pipe, tun);
         let slowpath = inst.slowpath.clone();
         let freeze = |s| slowpath.frozen.freeze(s);
-        let input =
-            Input { view: &view, bridge, key, packet: Some(&packet), start, freeze: &freeze, now, trace: false };
+        let input = Input {
+            view: &view,
+            bridge,
+            key,
+            packet: Some(&packet),
+            start,
+            freeze: &freeze,
+            now,
+            trace: false,
+            names: false,
+        };
         let out = fv_xlate::translate(&input);
         if let Some(e) = out.error {
             slowpath.release_later(out.frozen);

@@ -95,7 +95,25 @@ impl<R> Classifier<R> {
     /// priority if no version sees both.
     pub fn insert(&self, rule: Arc<ClsRule<R>>, version: Version) {
         rule.set_added(version);
+        self.put(&mut self.writer.lock(), rule);
+    }
+
+    /// As [`Self::insert`], unless `version` or the one after it sees a rule of the same match and
+    /// priority.
+    pub fn insert_new(&self, rule: Arc<ClsRule<R>>, version: Version) -> bool {
+        rule.set_added(version);
         let mut w = self.writer.lock();
+        let is_there = w.by_mask.get(&MiniMask::of(rule.matches())).is_some_and(|k| {
+            let there = |v| k.subtable.find_exactly(rule.matches(), rule.priority(), v).is_some();
+            there(version) || there(version.next())
+        });
+        if !is_there {
+            self.put(&mut w, rule);
+        }
+        !is_there
+    }
+
+    fn put(&self, w: &mut Writer<R>, rule: Arc<ClsRule<R>>) {
         let mask = MiniMask::of(rule.matches());
         let known = w.by_mask.entry(mask).or_insert_with_key(|m| Known {
             subtable: Arc::new(Subtable::new(m.clone())),
@@ -112,7 +130,7 @@ impl<R> Classifier<R> {
         subtable.insert(rule);
         w.n_rules += 1;
         w.dirty |= rank_changed;
-        self.publish_order(&mut w);
+        self.publish_order(w);
     }
 
     /// Makes `rule` invisible from `version` on. Its memory is kept until [`Self::purge`].

@@ -1,7 +1,7 @@
 //! One bridge: its tables, ports and settings. Owned by control's thread.
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use fv_classifier::{ClsRule, MiniMatch, Version};
@@ -85,6 +85,8 @@ pub struct Ofproto {
     pub(crate) groups: Arc<Groups>,
     pub(crate) meters: Arc<Meters>,
     pub(crate) users: Users,
+    /// Rules that take the flows of a cookie in a table with them when they go.
+    pub(crate) teachers: HashMap<(u64, u8), usize>,
     /// Some connection watches flows.
     pub(crate) watched: bool,
     /// The connection and message that changes are made for.
@@ -123,6 +125,7 @@ impl Ofproto {
             groups: Arc::default(),
             meters: Arc::default(),
             users: Users::default(),
+            teachers: HashMap::new(),
             watched: false,
             source: None,
             flow_events: Vec::new(),

@@ -81,6 +81,8 @@ impl Ofproto {
 
     /// Carries out a flow-mod. It is visible to lookups after the next [`Ofproto::commit`].
     pub fn flow_mod(&mut self, now: Nanos, fm: &FlowMod) -> Result<(), OfError> {
+        let tables = self.tables.clone();
+        let _changing = tables.changing();
         let mut steps = Vec::new();
         let r = self.flow_mod_start(now, fm, &mut steps);
         match r {
@@ -101,6 +103,8 @@ impl Ofproto {
         now: Nanos,
         changes: impl Iterator<Item = ChangeRef<'a>>,
     ) -> Result<(), (usize, OfError)> {
+        let tables = self.tables.clone();
+        let _changing = tables.changing();
         let mut steps = Vec::new();
         for (i, c) in changes.enumerate() {
             let r = match c {
@@ -149,10 +153,7 @@ impl Ofproto {
                 evicted = Some(self.choose_eviction(id, v).ok_or(OfError::FmfcTableFull)?);
             }
         }
-        let mut rule = Rule::new(id, fm.new_cookie, Arc::new(fm.actions.clone()), now)
-            .with_timeouts(fm.idle_timeout_s, fm.hard_timeout_s);
-        rule.flags = FlowModFlags(fm.flags.0 & STORED_FLAGS);
-        rule.importance = fm.importance;
+        let mut rule = rule_of(fm, id, now);
         if let Some(old) = &old
             && !fm.flags.has(FlowModFlags::RESET_COUNTS)
         {
@@ -281,22 +282,27 @@ impl Ofproto {
 
     pub(crate) fn finish(&mut self, now: Nanos, steps: Vec<Step>) {
         self.note_events(&steps);
+        self.settle_rules(&steps, now);
+        self.follow_learners(&steps, now);
+    }
+
+    pub(crate) fn settle_rules(&mut self, steps: &[Step], now: Nanos) {
         for s in steps {
             match s {
                 Step::Added(r) | Step::Modified(r) if r.removed_at().is_none() => {
-                    self.users.add(&r);
-                    self.arm(&r);
+                    self.users.add(r);
+                    self.arm(r);
                 }
                 Step::Group(..) => {}
                 Step::Added(_) | Step::Modified(_) => {}
                 Step::Removed(r, why) => {
-                    self.disarm(&r);
-                    self.users.remove(&r);
-                    if let Some(why) = why
+                    self.disarm(r);
+                    self.users.remove(r);
+                    if let Some(why) = *why
                         && r.flags.has(FlowModFlags::SEND_FLOW_REM)
                         && r.priority() <= MAX_OPENFLOW_PRIORITY
                     {
-                        self.removed.push((r, why, now));
+                        self.removed.push((r.clone(), why, now));
                     }
                 }
             }
@@ -328,18 +334,12 @@ impl Ofproto {
                 }
                 // Translation does not carry these out yet: refused, since a rule that silently does
                 // less than it says is worse than none.
-                Action::Learn(_)
-                | Action::Bundle(_)
-                | Action::Multipath(_)
-                | Action::Ct(_)
+                Action::Ct(_)
                 | Action::Nat(_)
-                | Action::CheckPktLarger { .. }
-                | Action::FinTimeout { .. }
                 | Action::Encap(_)
                 | Action::Decap(_)
                 | Action::DecNshTtl
-                | Action::DeleteField(_)
-                | Action::DebugRecirc => return Err(OfError::BacBadType),
+                | Action::DeleteField(_) => return Err(OfError::BacBadType),
                 _ => {}
             }
             if let Some(n) = a.nested() {
@@ -348,6 +348,15 @@ impl Ofproto {
         }
         Ok(())
     }
+}
+
+/// The rule that adding the flow makes.
+pub(crate) fn rule_of(fm: &FlowMod, table: u8, now: Nanos) -> Rule {
+    let mut rule = Rule::new(table, fm.new_cookie, Arc::new(fm.actions.clone()), now)
+        .with_timeouts(fm.idle_timeout_s, fm.hard_timeout_s);
+    rule.flags = FlowModFlags(fm.flags.0 & STORED_FLAGS);
+    rule.importance = fm.importance;
+    rule
 }
 
 const STORED_FLAGS: u32 = FlowModFlags::SEND_FLOW_REM.0

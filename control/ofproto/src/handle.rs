@@ -83,7 +83,9 @@ impl Ofproto {
             Body::PacketOut(p) => self.packet_out(c, &p, host),
             Body::Resume(p) => {
                 self.commit(host);
-                host.resume(self.id(), &p)
+                host.resume(self.id(), &p)?;
+                self.make_learned(host);
+                Ok(())
             }
             Body::FlowMod(fm) | Body::NxFlowMod(fm) => {
                 reject_secondary(c)?;
@@ -206,7 +208,9 @@ impl Ofproto {
         self.check_actions(&p.actions, 0)?;
         self.commit(host);
         self.publish_view(host);
-        host.packet_out(self.id(), p)
+        host.packet_out(self.id(), p)?;
+        self.make_learned(host);
+        Ok(())
     }
 
     /// No packet is ever buffered, so that a flow-mod cannot release one.
@@ -302,6 +306,8 @@ impl Ofproto {
 
     fn requested(&mut self, f: &FlowStatsRequest, host: &mut dyn Host) -> Result<Vec<RuleRef>, OfError> {
         host.pull_stats(self.id());
+        // Packets counted only now may have brought flows back.
+        self.make_learned(host);
         self.select(
             &Criteria {
                 table: f.table,

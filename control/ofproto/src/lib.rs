@@ -12,6 +12,7 @@ mod flow_mod;
 pub mod group;
 mod handle;
 pub mod host;
+pub mod learn;
 pub mod meter;
 mod monitor;
 pub mod packet_in;

@@ -11,6 +11,7 @@ use fv_openflow::action::{Action, Controller, PacketInReason};
 use fv_openflow::msg::table::{TableDesc, TableMiss, TableReason, Vacancy};
 use parking_lot::Mutex;
 
+use crate::learn::LearnQueue;
 use crate::rule::{Rule, RuleRef};
 use crate::snapshot::Readers;
 
@@ -180,6 +181,7 @@ pub struct Tables {
     internal: Internal,
     /// Rules whose timeouts were lowered since the timers last looked.
     reduced: Mutex<Vec<RuleRef>>,
+    pub(crate) learned: LearnQueue,
     pub(crate) readers: Readers,
 }
 
@@ -224,6 +226,7 @@ impl Tables {
             version: AtomicU64::new(Version::MIN.0),
             internal,
             reduced: Mutex::default(),
+            learned: LearnQueue::default(),
             readers: Readers::default(),
         }
     }

@@ -27,6 +27,7 @@ impl Ofproto {
     /// Serves about `budget` messages of all connections together, or fewer long ones; expires flows,
     /// and publishes what changed.
     pub fn turn(&mut self, now: Nanos, budget: usize, host: &mut dyn Host) -> Turn {
+        self.make_learned(host);
         let mut left = budget;
         let n = self.conns.len();
         let mut at = self.conns.turn.checked_rem(n).unwrap_or(0);

@@ -29,5 +29,6 @@ fv_core::counters! {
     pub(crate) EXPIRED = "revalidate_idle_expired",
     pub(crate) MISSING = "revalidate_missing_dp_flow",
     pub(crate) UKEY_REPLACED = "handler_duplicate_upcall",
+    pub(crate) LEARN_OVERFLOW = "learn_overflow",
     pub(crate) PACKET_IN_OVERFLOW = "packet_in_overflow",
 }

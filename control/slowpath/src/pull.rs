@@ -4,9 +4,14 @@ use fv_core::Nanos;
 use fv_core::OfPort;
 use fv_dpif::FlowStats;
 use fv_ofproto::BridgeId;
+use fv_ofproto::learn::Learned;
 use fv_xlate::{Credit, Effect};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
+
+/// TCP flags that end a connection.
+const FIN: u16 = 1;
+const RST: u16 = 4;
 
 /// What has gone through one patch port. No device counts it: its flows do.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -34,23 +39,52 @@ impl PatchCounters {
     }
 }
 
+/// What an effect changed.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Applied {
+    /// Other translations may differ now.
+    pub forwarding: bool,
+    /// Control has something to do.
+    pub for_control: bool,
+}
+
+impl std::ops::BitOrAssign for Applied {
+    fn bitor_assign(&mut self, o: Applied) {
+        self.forwarding |= o.forwarding;
+        self.for_control |= o.for_control;
+    }
+}
+
 /// Applies a once-only effect.
-pub fn apply(e: &Effect, now: Nanos) -> bool {
+#[must_use]
+pub fn apply(e: &Effect, now: Nanos) -> Applied {
     match e {
+        Effect::Learn { tables, job } => {
+            let done = tables.learn(job, now);
+            if done == Learned::Dropped {
+                crate::LEARN_OVERFLOW.inc();
+            }
+            let added = done == Learned::Added;
+            Applied { forwarding: added, for_control: added || done == Learned::Waiting }
+        }
         Effect::MacLearn { table, vlan, mac, bundle, how, .. } => {
-            table.learn(now, *vlan, *mac, *bundle, *how).changes_forwarding()
+            let forwarding = table.learn(now, *vlan, *mac, *bundle, *how).changes_forwarding();
+            Applied { forwarding, for_control: false }
         }
     }
 }
 
 /// Whether the address was seen on another port later than `at`.
 fn seen_elsewhere_since(e: &Effect, at: Nanos) -> bool {
-    let Effect::MacLearn { table, vlan, mac, bundle, .. } = e;
+    let Effect::MacLearn { table, vlan, mac, bundle, .. } = e else { return false };
     table.lookup(*vlan, *mac).is_some_and(|m| m.port != *bundle && m.used > at)
 }
 
 /// Credits `delta` (packets, bytes and flags since the last time; `used` the time of the last).
-pub fn credit(patch: &PatchCounters, credits: &[Credit], delta: &FlowStats, now: Nanos) {
+/// What that changed in the model.
+#[must_use]
+pub fn credit(patch: &PatchCounters, credits: &[Credit], delta: &FlowStats, now: Nanos) -> Applied {
+    let mut done = Applied::default();
     let used = delta.used.unwrap_or(now);
     for c in credits {
         match c {
@@ -69,14 +103,27 @@ pub fn credit(patch: &PatchCounters, credits: &[Credit], delta: &FlowStats, now:
                 s.rx_packets += delta.packets;
                 s.rx_bytes += delta.bytes;
             }),
+            Credit::LearnRefresh(e) => {
+                if delta.packets > 0 {
+                    done |= apply(e, now);
+                }
+            }
+            Credit::FinTimeout { tables, rule, idle_s, hard_s } => {
+                if delta.tcp_flags & (FIN | RST) != 0 {
+                    tables.reduce_timeouts(rule, *idle_s, *hard_s);
+                    done.for_control = true;
+                }
+            }
             Credit::MacRefresh(e) => {
                 // Pulled late, these packets may be older than a move: they must not take it back.
                 if delta.packets > 0 && !seen_elsewhere_since(e, used) {
-                    apply(e, used);
+                    // A move is noticed when the flows of the packets that moved are made.
+                    let _ = apply(e, used);
                 }
             }
         }
     }
+    done
 }
 
 /// What the datapath has counted since `seen`. Counters that went back start anew.

@@ -349,7 +349,7 @@ impl Slowpath {
     fn push(&self, s: &mut UkeyState, stats: &FlowStats, now: Nanos) {
         let d = pull::delta(stats, &s.seen);
         if d.packets > 0 {
-            pull::credit(&self.patch, &s.credits, &d, now);
+            self.credit(&s.credits, &d, now);
             s.seen = *stats;
             s.pushed.used = stats.used;
         }

@@ -11,10 +11,10 @@ use fv_ofproto::view::{BridgeId, View};
 use fv_openflow::action::PacketInReason;
 use fv_openflow::msg::packet::PacketIn;
 use fv_packet::Packet;
-use fv_xlate::{Input, Output, Start};
+use fv_xlate::{Credit, Input, Output, Start};
 use parking_lot::Mutex;
 
-use crate::pull;
+use crate::pull::{self, Applied};
 use crate::slowpath::Slowpath;
 use crate::ukey::{Ukey, UkeyState};
 
@@ -96,6 +96,7 @@ impl Slowpath {
             freeze: &freeze,
             now,
             trace: false,
+            names: false,
         }))
     }
 
@@ -113,17 +114,26 @@ impl Slowpath {
     pub fn account(&self, out: &Output, len: usize, tcp_flags: u16, now: Nanos) {
         self.effects(out, now);
         let stats = FlowStats { packets: 1, bytes: len as u64, used: Some(now), tcp_flags: tcp_flags & 0xfff };
-        pull::credit(&self.patch, &out.credits, &stats, now);
+        self.credit(&out.credits, &stats, now);
+    }
+
+    pub(crate) fn credit(&self, credits: &[Credit], stats: &FlowStats, now: Nanos) {
+        self.follow(pull::credit(&self.patch, credits, stats, now));
     }
 
     /// What the packet of a translation does once.
     pub fn effects(&self, out: &Output, now: Nanos) {
-        let mut changed = false;
-        for e in &out.effects {
-            changed |= pull::apply(e, now);
-        }
-        if changed {
+        let mut done = Applied::default();
+        out.effects.iter().for_each(|e| done |= pull::apply(e, now));
+        self.follow(done);
+    }
+
+    fn follow(&self, done: Applied) {
+        if done.forwarding {
             self.model_changed();
+        }
+        if done.for_control {
+            (self.wake_control)();
         }
     }
 
@@ -173,7 +183,7 @@ impl UpcallHandler for Slowpath {
         };
         self.effects(&out, now);
         let stats = Self::one_packet(packet, now, key);
-        pull::credit(&self.patch, &out.credits, &stats, now);
+        self.credit(&out.credits, &stats, now);
         let own = if self.megaflows() { own_mask(&out.mask) } else { exact_mask(key) };
         let mask = with_absent_tags(own);
         let program = dp_program(&out);

@@ -3,8 +3,10 @@
 use fv_core::OfPort;
 use fv_openflow::action::Action;
 
-use crate::ctx::Ctx;
+use crate::ctx::{Credit, Ctx};
 use crate::trace::Kind;
+
+const TCP: u8 = 6;
 
 impl Ctx<'_> {
     /// Does `list` in order until it ends, `exit` is met or translation fails.
@@ -17,7 +19,12 @@ impl Ctx<'_> {
                 self.unroll(&list[i..]);
                 break;
             }
-            self.enter(Kind::Action, |_| crate::text::format_action(a));
+            self.enter(Kind::Action, |c| c.action_text(a));
+            if let Action::CheckPktLarger { dst, pkt_len } = a {
+                self.check_pkt_larger(dst, *pkt_len, &list[i + 1..]);
+                self.leave();
+                break;
+            }
             let go_on = self.do_action(a, i + 1 == list.len());
             self.leave();
             if !go_on {
@@ -105,7 +112,11 @@ impl Ctx<'_> {
             Action::Exit => self.exit = true,
             // Nothing is tracked, so there is nothing to clear.
             Action::Note(_) | Action::Conjunction { .. } | Action::CtClear => {}
-            Action::FinTimeout { .. } => self.mask.0.dp.base.nw_proto = 0xff,
+            Action::FinTimeout { idle_s, hard_s } => self.fin_timeout(*idle_s, *hard_s),
+            Action::Learn(l) => self.learn_flow(l),
+            Action::Multipath(m) => self.multipath(m),
+            Action::Bundle(b) => self.bundle(b),
+            Action::DebugRecirc => self.freeze_here(),
             Action::DebugSlow => self.slow |= fv_dpif::action::SlowReasons::ACTION,
             // There are no collectors: a sample has nowhere to go.
             Action::Sample(_) => {}
@@ -140,6 +151,16 @@ impl Ctx<'_> {
         (self.flow, self.stack, self.action_set) = (flow, stack, set);
     }
 
+    /// A connection that ends lets the flow's timeouts shrink.
+    fn fin_timeout(&mut self, idle_s: u16, hard_s: u16) {
+        self.mask.0.dp.base.nw_proto = 0xff;
+        if self.flow.base.nw_proto == TCP
+            && let Some(rule) = self.rule.clone()
+        {
+            self.credits.push(Credit::FinTimeout { tables: self.br.tables.clone(), rule, idle_s, hard_s });
+        }
+    }
+
     fn write_actions(&mut self, list: &[Action]) {
         let has_group = |l: &[Action]| l.iter().any(|a| matches!(a, Action::Group(_)));
         if !has_group(&self.action_set) {
@@ -158,7 +179,7 @@ impl Ctx<'_> {
     fn note_action_set(&mut self, verb: &str) {
         self.note(Kind::Detail, |c| match &ordered_set(&c.action_set)[..] {
             [] => format!("action set {verb} empty"),
-            list => format!("action set {verb}: {}", crate::text::format_actions(list)),
+            list => format!("action set {verb}: {}", c.actions_text(list)),
         });
     }
 }

@@ -7,6 +7,7 @@ use fv_dpif::action::SlowReasons;
 use fv_dpif::{DpAction, Program};
 use fv_flow::{FlowKey, FlowMask};
 use fv_l2::MacTable;
+use fv_ofproto::learn::LearnJob;
 use fv_ofproto::view::{BridgeId, BridgeView, PortView, View};
 use fv_ofproto::{RuleRef, Snapshot, Tables};
 use fv_openflow::action::Action;
@@ -42,6 +43,8 @@ pub struct Input<'a> {
     pub now: Nanos,
     /// Collect the account for `ofproto/trace`.
     pub trace: bool,
+    /// With names of ports in it.
+    pub names: bool,
 }
 
 /// Where the pipeline starts.
@@ -74,7 +77,19 @@ pub struct Frozen {
 /// What happens once, before the packet that caused it leaves.
 #[derive(Clone)]
 pub enum Effect {
-    MacLearn { bridge: BridgeId, table: Arc<MacTable>, vlan: u16, mac: [u8; 6], bundle: u64, how: fv_l2::Learn },
+    /// A packet teaches a flow.
+    Learn {
+        tables: Arc<Tables>,
+        job: Arc<LearnJob>,
+    },
+    MacLearn {
+        bridge: BridgeId,
+        table: Arc<MacTable>,
+        vlan: u16,
+        mac: [u8; 6],
+        bundle: u64,
+        how: fv_l2::Learn,
+    },
 }
 
 /// What each further packet of the flow counts for.
@@ -91,6 +106,15 @@ pub enum Credit {
     PatchTx(BridgeId, OfPort),
     /// ... and into that one.
     PatchRx(BridgeId, OfPort),
+    /// The learned flow stays, or comes back.
+    LearnRefresh(Effect),
+    /// Packets that end a connection lower the rule's timeouts.
+    FinTimeout {
+        tables: Arc<Tables>,
+        rule: RuleRef,
+        idle_s: u16,
+        hard_s: u16,
+    },
     /// The MAC entry stays fresh.
     MacRefresh(Effect),
 }
@@ -307,9 +331,6 @@ impl Ctx<'_> {
         }
         let drop = p.is_some_and(|p| no_recv(&p, self.flow.base.dl_dst));
         self.first_table(port, drop);
-        if !drop {
-            self.end_of_pipeline();
-        }
     }
 
     /// Protocol packets that the switch itself consumes.

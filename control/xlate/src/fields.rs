@@ -101,7 +101,7 @@ impl Ctx<'_> {
         self.note_subfield(dst);
     }
 
-    fn note_subfield(&mut self, s: &Subfield) {
+    pub fn note_subfield(&mut self, s: &Subfield) {
         self.note(Kind::Detail, |c| {
             let name = fv_openflow::text::format_subfield(s);
             if s.n_bits == s.field.n_bits() {

@@ -4,11 +4,14 @@
 //! One file per action family. [`translate`] is the entry.
 
 mod actions;
+mod check_pkt_len;
+mod choose;
 pub mod commit;
 mod controller;
 mod ctx;
 mod fields;
 mod finish;
+mod learn;
 mod normal;
 mod order;
 mod output;
@@ -18,6 +21,7 @@ pub mod trace;
 mod vlan;
 
 pub use ctx::{Credit, Effect, Frozen, Input, Output, Start, XlateError, translate};
+pub use learn::flow_of as learned_flow;
 
 fv_core::counters! {
     pub(crate) DROP_BRIDGE_NOT_FOUND = "drop_action_bridge_not_found",

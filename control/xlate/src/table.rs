@@ -43,7 +43,7 @@ impl Ctx<'_> {
         self.table = old_table;
     }
 
-    /// The first lookup of a received packet. If the port of entry drops the packet, it is told and
+    /// The whole way of a received packet. If the port of entry drops the packet, it is told and
     /// counted, but what the rule says is not done.
     pub fn first_table(&mut self, in_port: OfPort, drop: bool) {
         let rule = self.lookup(in_port, 0, true, true);
@@ -51,6 +51,7 @@ impl Ctx<'_> {
         self.credits.push(Credit::Rule(rule.clone()));
         if !drop {
             self.follow(rule);
+            self.end_of_pipeline();
         }
         self.leave();
     }
@@ -119,7 +120,7 @@ impl Ctx<'_> {
     }
 
     /// Index of the current bridge's snapshot: one version for all lookups of a translation.
-    fn snapshot(&mut self) -> usize {
+    pub fn snapshot(&mut self) -> usize {
         let id = self.br.id;
         self.snapshots.iter().position(|s| s.0 == id).unwrap_or_else(|| {
             self.snapshots.push((id, self.br.tables.snapshot()));
@@ -223,7 +224,7 @@ fn rule_text(c: &Ctx<'_>, n: u8, rule: &RuleRef) -> String {
     if std::sync::Arc::ptr_eq(rule, tables.drop_frags_rule()) {
         return format!("{n:2}. Packets are IP fragments and the fragment handling mode is \"drop\".");
     }
-    let m = crate::text::format_match(&rule.matches().expand());
+    let m = c.match_text(&rule.matches().expand());
     let mut s = format!("{n:2}. ");
     if !m.is_empty() {
         s.push_str(&m);

@@ -17,6 +17,13 @@ pub enum Kind {
     Bucket,
 }
 
+impl Kind {
+    /// Whether it is a step of a list, rather than the head of one.
+    fn is_step(self) -> bool {
+        !matches!(self, Kind::Bridge | Kind::Table)
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct Node {
     pub kind: Kind,
@@ -66,35 +73,30 @@ impl Tracer {
 /// so that a chain of tables does not drift to the right.
 pub fn format(nodes: &[Node]) -> String {
     let mut out = String::new();
-    lines(nodes, 1, false, false, 0, &mut out);
+    lines(nodes, 0, false, &mut out);
     out
 }
 
-/// `level` is where actions of this list stand, in steps of four spaces; `more` whether the node
-/// above was followed by another; `later` whether something follows the table or the action that this
-/// list is in; `inside` is 1 below a bridge that is itself below an action.
-fn lines(nodes: &[Node], level: usize, more: bool, later: bool, inside: usize, out: &mut String) {
-    let outer = if more { level } else { level - 1 };
+/// `level` counts steps of four spaces; `after` tells that something follows these nodes at the same
+/// level. What an action leads to is told in line with it.
+fn lines(nodes: &[Node], level: usize, after: bool, out: &mut String) {
     for (i, n) in nodes.iter().enumerate() {
-        // What comes after an action does not concern the tables below it.
-        let more_here = i + 1 < nodes.len() || later && n.kind != Kind::Table;
+        let more = i + 1 < nodes.len() || after;
+        let own = if n.kind.is_step() { level + 1 } else { level + usize::from(more) };
         match n.kind {
-            Kind::Detail => put(out, level + 2 * inside, " -> ", &n.text, ""),
-            Kind::Warn => put(out, level + 2 * inside, " >> ", &n.text, ""),
-            Kind::Error => put(out, level + 2 * inside, " >>>> ", &n.text, " <<<<"),
-            Kind::Bucket => put(out, level, " -> ", &n.text, ""),
-            Kind::Action => put(out, level, "", &n.text, ""),
-            Kind::Table => put(out, outer + inside, "", &n.text, ""),
+            Kind::Detail | Kind::Bucket => put(out, own, " -> ", &n.text, ""),
+            Kind::Warn => put(out, own, " >> ", &n.text, ""),
+            Kind::Error => put(out, own, " >>>> ", &n.text, " <<<<"),
+            Kind::Action | Kind::Table => put(out, own, "", &n.text, ""),
             Kind::Bridge => {
                 out.push('\n');
-                put(out, outer, "", &n.text, "");
-                put(out, outer, "", &"-".repeat(n.text.len()), "");
+                put(out, own, "", &n.text, "");
+                put(out, own, "", &"-".repeat(n.text.len()), "");
             }
         }
-        match n.kind {
-            Kind::Bridge => lines(&n.children, level, more, false, usize::from(more), out),
-            Kind::Table => lines(&n.children, if more { level + 2 } else { level }, false, more_here, 0, out),
-            _ => lines(&n.children, level, more_here, more_here, 0, out),
+        match n.kind.is_step() {
+            true => lines(&n.children, level, more, out),
+            false => lines(&n.children, level + 2 * usize::from(more), false, out),
         }
     }
 }

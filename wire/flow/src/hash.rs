@@ -30,6 +30,11 @@ pub const fn two_words(x: u32, y: u32) -> u32 {
     finish(add(add(x, 0), y), 8)
 }
 
+/// The weight of a bundle's member `i` for a flow of that hash: the heaviest takes it.
+pub const fn hrw_weight(i: u32, hash: u32) -> u32 {
+    two_words(i, hash)
+}
+
 pub const fn int(x: u32, basis: u32) -> u32 {
     two_words(x, basis)
 }

@@ -64,8 +64,10 @@ fn receive(c: &mut Ctx, args: &[&str]) -> fv_core::Reply {
     }
     for p in packets {
         device.receive(qid, p).map_err(|e| e.to_string())?;
+        // What one packet teaches the next one meets.
+        c.engine.drain_packets();
+        c.engine.make_learned();
     }
-    c.engine.drain_packets();
     Ok(String::new())
 }
 
@@ -93,6 +95,10 @@ fn set_admin_state(c: &mut Ctx, args: &[&str]) -> fv_core::Reply {
     };
     for d in devices {
         let _ = fv_netdev::Device::set_admin_up(&*d, up);
+    }
+    // The next packet meets ports as they are now.
+    if c.engine.refresh_changed_ports() {
+        c.engine.commit_all();
     }
     Ok("OK".into())
 }

@@ -147,6 +147,7 @@ fn run(c: &mut Ctx, s: Subject, actions: Option<Vec<Action>>) -> fv_core::Reply 
         freeze: &freeze,
         now,
         trace: true,
+        names: s.names,
     });
     let text = text(b, i, &s, &out);
     if s.packet.is_some() {

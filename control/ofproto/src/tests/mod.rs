@@ -1,6 +1,7 @@
 mod conn;
 mod flows;
 mod groups;
+mod learn;
 mod monitors;
 mod twin;
 

@@ -426,6 +426,20 @@ pub enum EncapProp {
     NshTlv { class: u16, kind: u8, data: Vec<u8> },
 }
 
+impl HashFields {
+    /// The hash itself.
+    pub fn flow(self) -> fv_flow::hash::HashFields {
+        fv_flow::hash::HashFields::ALL[self as usize].0
+    }
+}
+
+impl MultipathAlgorithm {
+    /// The choice itself.
+    pub fn flow(self) -> fv_flow::hash::MultipathAlgorithm {
+        fv_flow::hash::MultipathAlgorithm::ALL[self as usize].0
+    }
+}
+
 impl Actions {
     pub const fn new() -> Actions {
         Actions(Vec::new())

@@ -271,8 +271,13 @@ fn set_field(s: &SetField, names: Names) -> String {
     let (ofs, n_bits) = if whole { (0, s.field.n_bits()) } else { (mask.trailing_zeros(), mask.count_ones()) };
     let one_run = whole || n_bits > 0 && mask >> ofs == FieldValue::ones(n_bits).0;
     if s.form == SetForm::Load && one_run {
-        let value = s.value.0.checked_shr(ofs).unwrap_or(0);
-        return format!("load:{}->{}", hex(value), format_subfield(&Subfield::new(s.field, ofs, n_bits)));
+        // As the wire has it: one load carries at most 64 bits.
+        let pieces = (0..n_bits).step_by(64).map(|at| {
+            let piece = Subfield::new(s.field, ofs + at, (n_bits - at).min(64));
+            let value = s.value.0.checked_shr(piece.ofs).unwrap_or(0) & FieldValue::ones(piece.n_bits).0;
+            format!("load:{}->{}", hex(value), format_subfield(&piece))
+        });
+        return pieces.collect::<Vec<_>>().join(",");
     }
     format!("set_field:{}->{}", format_field(s.field, &s.value, Some(&s.mask), names.ports), field_name(s.field))
 }

@@ -1,0 +1,170 @@
+//! Actions beyond rewriting and output, by the reference's own values.
+
+mod same;
+
+use same::{same, with_bridge};
+
+#[test]
+fn links_and_members() {
+    same(&with_bridge(
+        "
+        ofctl add-flow br0 priority=1,ip,actions=multipath(symmetric_l4,50,modulo_n,7,0,NXM_NX_REG1[0..7]),2
+        ofctl add-flow br0 priority=2,ip,dl_src=00:00:00:00:00:02,actions=multipath(eth_src,50,hrw,12,0,NXM_NX_REG1[0..7]),2
+        ofctl add-flow br0 priority=3,ip,dl_src=00:00:00:00:00:03,actions=multipath(nw_src,5,hash_threshold,12,0,NXM_NX_REG1[0..7]),multipath(symmetric_l3l4+udp,5,iter_hash,3,9,NXM_NX_REG2[]),multipath(symmetric_l3,5,iter_hash,1,1,NXM_NX_REG3[]),2
+        ofctl add-flow br0 priority=4,ip,dl_dst=00:00:00:00:00:04,actions=bundle(eth_src,50,hrw,ofport,members:1,2,3)
+        ofctl add-flow br0 priority=5,ip,dl_dst=00:00:00:00:00:05,actions=bundle(nw_dst,50,active_backup,ofport,members:2,3),bundle_load(symmetric_l4,60,hrw,ofport,NXM_NX_REG0[0..15],members:2,3),bundle_load(symmetric_l4,60,hrw,ofport,NXM_NX_REG0[0..15],members:3),output:NXM_NX_REG0[]
+        ofctl add-flow br0 priority=6,ip,dl_dst=00:00:00:00:00:06,actions=bundle(nw_dst,50,active_backup,ofport,members:controller,9,LOCAL,normal)
+        ~ ofctl dump-flows br0
+        appctl ofproto/trace br0 in_port=1,tcp,nw_src=1.2.3.4,nw_dst=4.5.6.7,tp_src=5,tp_dst=6
+        appctl ofproto/trace br0 in_port=1,tcp,nw_src=1.2.3.5,nw_dst=4.5.6.7,tp_src=5,tp_dst=6
+        appctl ofproto/trace br0 in_port=1,tcp,dl_src=00:00:00:00:00:02,nw_src=1.2.3.4,tp_src=5,tp_dst=6
+        appctl ofproto/trace br0 in_port=1,tcp,dl_src=00:00:00:00:00:03,nw_src=1.2.3.4,tp_src=5,tp_dst=6
+        appctl ofproto/trace br0 in_port=1,ip,dl_src=00:00:00:00:00:01,dl_dst=00:00:00:00:00:04
+        appctl ofproto/trace br0 in_port=1,ip,dl_src=00:00:00:00:00:02,dl_dst=00:00:00:00:00:04
+        appctl ofproto/trace br0 in_port=1,ip,dl_src=00:00:00:00:00:03,dl_dst=00:00:00:00:00:04 --names
+        appctl ofproto/trace br0 in_port=1,tcp,dl_dst=00:00:00:00:00:06
+        appctl ofproto/trace br0 in_port=1,tcp,dl_dst=00:00:00:00:00:05,nw_src=1.2.3.4,tp_dst=6
+        appctl netdev-dummy/receive p1 in_port(1),eth(src=00:00:00:00:00:01,dst=00:00:00:00:00:05),eth_type(0x0800),ipv4(src=1.2.3.4,dst=5.6.7.8,proto=6,tos=0,ttl=64,frag=no),tcp(src=8,dst=9),tcp_flags(ack)
+        ~ appctl dpctl/dump-flows
+        appctl netdev-dummy/set-admin-state p2 down
+        appctl revalidator/wait
+        ~ appctl dpctl/dump-flows
+        appctl ofproto/trace br0 in_port=1,tcp,dl_dst=00:00:00:00:00:05,nw_src=1.2.3.4,tp_dst=6
+        ofctl mod-port br0 p3 down
+        appctl ofproto/trace br0 in_port=1,tcp,dl_dst=00:00:00:00:00:05,nw_src=1.2.3.4,tp_dst=6
+        ofctl add-flow br0 actions=multipath(symmetric_l4,50,modulo_n,257,0,NXM_NX_REG1[0..7])
+        ofctl add-flow br0 actions=multipath(nosuch,50,modulo_n,2,0,NXM_NX_REG1[0..7])
+        ofctl add-flow br0 actions=bundle_load(eth_src,0,hrw,ofport,NXM_NX_REG0[0..14],members:1)
+        ",
+    ));
+}
+
+#[test]
+fn flows_are_learned_and_kept() {
+    same(&with_bridge(
+        "
+        appctl time/stop
+        ofctl add-flow br0 table=0,actions=learn(table=1,hard_timeout=60,NXM_OF_VLAN_TCI[0..11],NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[],output:NXM_OF_IN_PORT[]),resubmit(,1)
+        ofctl add-flow br0 table=1,priority=0,actions=3
+        ~ ofctl dump-flows br0
+        appctl ofproto/trace br0 in_port=3,vlan_tci=0,dl_src=50:54:00:00:00:05,dl_dst=ff:ff:ff:ff:ff:ff
+        ~ ofctl dump-flows br0 table=1
+        appctl netdev-dummy/receive p1 in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x1234)
+        appctl netdev-dummy/receive p2 in_port(2),eth(src=50:54:00:00:00:02,dst=50:54:00:00:00:01),eth_type(0x1234)
+        appctl time/warp 1000
+        appctl netdev-dummy/receive p1 in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x1234) in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x1234)
+        appctl time/warp 1000
+        ~ ofctl dump-flows br0
+        appctl time/warp 50000 1000
+        appctl netdev-dummy/receive p1 in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x1234)
+        appctl time/warp 20000 1000
+        ~ ofctl --no-stats dump-flows br0
+        appctl time/warp 50000 1000
+        ~ ofctl --no-stats dump-flows br0
+        ",
+    ));
+}
+
+#[test]
+fn a_learned_flow_comes_back_while_its_packets_flow() {
+    same(&with_bridge(
+        "
+        appctl time/stop
+        ofctl add-flow br0 table=0,in_port=1,actions=learn(table=1,priority=7,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[],output:NXM_OF_IN_PORT[]),2
+        appctl netdev-dummy/receive p1 in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x1234)
+        ~ ofctl --no-stats dump-flows br0 table=1
+        appctl time/warp 1000
+        ofctl del-flows br0 table=1
+        ~ ofctl --no-stats dump-flows br0 table=1
+        appctl time/warp 1000
+        appctl netdev-dummy/receive p1 in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x1234)
+        appctl time/warp 2000 500
+        ~ ofctl --no-stats dump-flows br0 table=1
+        ",
+    ));
+}
+
+#[test]
+fn learning_in_all_its_forms() {
+    same(&with_bridge(
+        "
+        appctl time/stop
+        ofctl add-flow br0 cookie=0x7,table=0,tcp,actions=learn(table=3,idle_timeout=5,hard_timeout=60,fin_idle_timeout=2,fin_hard_timeout=3,priority=99,cookie=0x123,send_flow_rem,delete_learned,eth_type=0x800,nw_proto=6,NXM_OF_IP_SRC[]=NXM_OF_IP_DST[],NXM_OF_TCP_DST[]=NXM_OF_TCP_SRC[],load:NXM_OF_IN_PORT[]->NXM_NX_REG0[0..15],load:5->NXM_NX_REG1[0..3],output:NXM_OF_IN_PORT[]),2
+        ofctl dump-flows br0
+        appctl ofproto/trace ovs-dummy in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=1.1.1.1,dst=2.2.2.2,proto=6,tos=0,ttl=64,frag=no),tcp(src=80,dst=90),tcp_flags(syn) -generate
+        appctl netdev-dummy/receive p1 in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=1.1.1.1,dst=2.2.2.2,proto=6,tos=0,ttl=64,frag=no),tcp(src=81,dst=90),tcp_flags(fin)
+        ~ ofctl --no-stats dump-flows br0
+        ofctl add-flow br0 table=0,tcp,actions=2
+        ~ ofctl --no-stats dump-flows br0
+        ofctl del-flows br0
+        ofctl add-flow br0 table=0,udp,actions=learn(table=4,cookie=0x55,limit=2,result_dst=NXM_NX_REG0[3],eth_type=0x800,nw_proto=17,NXM_OF_UDP_DST[]=NXM_OF_UDP_SRC[],load:0->NXM_OF_IN_PORT[]),output:NXM_NX_REG0[0..15]
+        ofctl add-flow br0 table=4,cookie=0x55,actions=drop
+        appctl ofproto/trace ovs-dummy in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=1.1.1.1,dst=2.2.2.2,proto=17,tos=0,ttl=64,frag=no),udp(src=80,dst=90) -generate
+        appctl ofproto/trace ovs-dummy in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=1.1.1.1,dst=2.2.2.2,proto=17,tos=0,ttl=64,frag=no),udp(src=80,dst=91) -generate
+        appctl ofproto/trace ovs-dummy in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=1.1.1.1,dst=2.2.2.2,proto=17,tos=0,ttl=64,frag=no),udp(src=81,dst=90) -generate
+        ~ ofctl --no-stats dump-flows br0
+        ofctl del-flows br0
+        ofctl add-flow br0 table=0,udp,actions=learn(table=4,delete_learned,limit=3,NXM_OF_IN_PORT[],NXM_NX_REG3[4..8]=NXM_NX_REG4[2..6])
+        ofctl add-flow br0 table=1,udp,actions=learn(table=4,delete_learned,eth_type=0x800,ip_proto=17,udp_dst=77,ip_dst=1.2.3.4,dl_src=00:00:00:00:00:01,in_port=7,load:0x1234->NXM_NX_XXREG0[0..100],output:NXM_NX_REG4[0..15])
+        ofctl add-flow br0 table=2,priority=9,actions=learn(table=5,cookie=9,delete_learned,NXM_OF_IN_PORT[]),resubmit(,1)
+        appctl ofproto/trace ovs-dummy in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=1.1.1.1,dst=2.2.2.2,proto=17,tos=0,ttl=64,frag=no),udp(src=81,dst=90) -generate
+        appctl ofproto/trace-packet-out br0 in_port=1,udp,nw_src=1.2.3.4 -generate resubmit(,2)
+        ~ ofctl --no-stats -O OpenFlow13 dump-flows br0
+        ofctl --strict del-flows br0 table=2,priority=9
+        ~ ofctl --no-stats -O OpenFlow13 dump-flows br0
+        ofctl del-flows br0 table=0
+        ~ ofctl --no-stats -O OpenFlow13 dump-flows br0
+        ofctl del-flows br0 table=1
+        ~ ofctl --no-stats -O OpenFlow13 dump-flows br0
+        ofctl add-flow br0 table=0,udp,actions=learn(table=300)
+        ofctl add-flow br0 table=0,actions=learn(tcp_dst=5)
+        ofctl add-flow br0 table=0,actions=learn(eth_type=0x800,NXM_OF_IP_DST[]=NXM_OF_IP_SRC[])
+        ofctl add-flow br0 table=0,actions=learn(NXM_OF_VLAN_TCI[0..11]=NXM_NX_REG0[])
+        ofctl add-flow br0 table=0,actions=learn(load:5->NXM_OF_IP_DST[])
+        ",
+    ));
+}
+
+#[test]
+fn timeouts_shrink_when_a_connection_ends() {
+    same(&with_bridge(
+        "
+        appctl time/stop
+        ofctl add-flow br0 priority=1,tcp,idle_timeout=100,hard_timeout=1000,actions=fin_timeout(idle_timeout=5,hard_timeout=7),2
+        appctl netdev-dummy/receive p1 in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=1.1.1.1,dst=2.2.2.2,proto=6,tos=0,ttl=64,frag=no),tcp(src=81,dst=90),tcp_flags(ack)
+        ofctl --no-stats dump-flows br0
+        appctl netdev-dummy/receive p1 in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=1.1.1.1,dst=2.2.2.2,proto=6,tos=0,ttl=64,frag=no),tcp(src=81,dst=90),tcp_flags(fin|ack)
+        appctl time/warp 1000
+        ofctl --no-stats dump-flows br0
+        appctl time/warp 10000 1000
+        ofctl dump-flows br0
+        ",
+    ));
+}
+
+#[test]
+fn packets_branch_by_their_size() {
+    same(&with_bridge(
+        "
+        ofctl add-flow br0 priority=6,in_port=1,actions=check_pkt_larger(100)->NXM_NX_REG0[0],resubmit(,5),output:3
+        ofctl add-flow br0 table=5,priority=6,reg0=1,actions=mod_dl_src:00:00:00:00:00:01,output:2
+        ofctl add-flow br0 table=5,priority=6,reg0=0,actions=LOCAL
+        ofctl add-flow br0 priority=6,in_port=2,actions=clone(check_pkt_larger(100)->NXM_NX_REG0[0],resubmit(,6)),output:3
+        ofctl add-flow br0 table=6,priority=6,reg0=1,actions=mod_dl_src:00:00:00:00:00:01,output:2
+        ofctl add-flow br0 table=6,priority=6,reg0=0,actions=mod_nw_tos:8,check_pkt_larger(50)->NXM_NX_REG1[1],move:NXM_NX_REG1[]->NXM_NX_REG3[],LOCAL
+        ofctl -O OpenFlow13 add-flow br0 in_port=3,ip,actions=check_pkt_larger(1500)->NXM_NX_REG0[0],write_actions(set_field:00:00:00:00:00:03->eth_dst,output:3),goto_table:7
+        ofctl add-flow br0 table=7,reg0=1,actions=exit,5
+        ofctl add-flow br0 table=7,actions=dec_ttl
+        appctl ofproto/trace br0 in_port=1,tcp,dl_src=00:00:00:00:00:04,nw_src=1.2.3.4
+        appctl ofproto/trace br0 in_port=2,tcp,dl_src=00:00:00:00:00:04,nw_src=1.2.3.4
+        appctl ofproto/trace br0 in_port=3,tcp,dl_src=00:00:00:00:00:04,nw_src=1.2.3.4,nw_ttl=9
+        appctl netdev-dummy/receive p1 in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=1.1.1.1,dst=2.2.2.2,proto=6,tos=0,ttl=64,frag=no),tcp(src=81,dst=90),tcp_flags(ack)
+        appctl netdev-dummy/receive p1 in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=1.1.1.1,dst=2.2.2.2,proto=6,tos=0,ttl=64,frag=no),tcp(src=81,dst=90),tcp_flags(ack) --len 300
+        appctl revalidator/wait
+        ~ appctl dpctl/dump-flows
+        ofctl dump-ports br0 p2
+        ofctl dump-ports br0 p3
+        ofctl dump-ports br0 LOCAL
+        ",
+    ));
+}
