@@ -141,8 +141,7 @@ impl Ctx<'_> {
         self.flow.dp.tun = Default::default();
         self.enter(Kind::Bridge, |c| format!("bridge(\"{}\")", c.br.name));
         if !no_recv(&peer_port, self.flow.base.dl_dst) {
-            self.table_action(peer, 0, true, true);
-            self.end_of_pipeline();
+            self.table_action_then(peer, 0, true, true, Self::end_of_pipeline);
         }
         self.leave();
         self.credits.push(Credit::PatchTx(old_br.id, from.ofp));

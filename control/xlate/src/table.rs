@@ -17,6 +17,18 @@ impl Ctx<'_> {
     /// `honor_miss`: a miss follows the table's miss configuration, else nothing happens.
     /// `packet_in`: a miss may go to a controller.
     pub fn table_action(&mut self, in_port: OfPort, table: u8, honor_miss: bool, packet_in: bool) {
+        self.table_action_then(in_port, table, honor_miss, packet_in, |_| ());
+    }
+
+    /// As [`Self::table_action`]; what `then` does is told as part of the table.
+    pub fn table_action_then(
+        &mut self,
+        in_port: OfPort,
+        table: u8,
+        honor_miss: bool,
+        packet_in: bool,
+        then: impl FnOnce(&mut Self),
+    ) {
         if self.was_mpls {
             // What the rules match is below the popped label.
             self.freeze_here();
@@ -25,10 +37,10 @@ impl Ctx<'_> {
             } else {
                 Action::Resubmit(Resubmit { in_port, table, with_ct_orig: false })
             });
-            return;
+            return then(self);
         }
         if !self.may_go_deeper() {
-            return;
+            return then(self);
         }
         let old_table = self.table;
         let rule = self.lookup(in_port, table, honor_miss, packet_in);
@@ -39,6 +51,7 @@ impl Ctx<'_> {
         self.depth += deeper;
         self.follow(rule);
         self.depth -= deeper;
+        then(self);
         self.leave();
         self.table = old_table;
     }
