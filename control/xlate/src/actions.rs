@@ -14,8 +14,16 @@ impl Ctx<'_> {
         if list.is_empty() {
             self.note(Kind::Action, |_| "drop".into());
         }
+        let is_last = self.is_last;
         for (i, a) in list.iter().enumerate() {
+            self.is_last = is_last && i + 1 == list.len() && self.action_set.is_empty();
             if self.exit || self.error.is_some() {
+                self.unroll(&list[i..]);
+                break;
+            }
+            if self.was_mpls && below_labels(a) {
+                // The headers below the popped labels show when the packet comes round again.
+                self.freeze_here();
                 self.unroll(&list[i..]);
                 break;
             }
@@ -25,12 +33,13 @@ impl Ctx<'_> {
                 self.leave();
                 break;
             }
-            let go_on = self.do_action(a, i + 1 == list.len());
+            let go_on = self.do_action(a);
             self.leave();
             if !go_on {
                 break;
             }
         }
+        self.is_last = is_last;
     }
 
     /// What a frozen pipeline has still to do.
@@ -47,13 +56,7 @@ impl Ctx<'_> {
     }
 
     /// False ends the list that the action is in.
-    fn do_action(&mut self, a: &Action, last: bool) -> bool {
-        if self.was_mpls && below_labels(a) {
-            // The headers below the popped labels show when the packet comes round again.
-            self.freeze_here();
-            self.unroll(std::slice::from_ref(a));
-            return true;
-        }
+    fn do_action(&mut self, a: &Action) -> bool {
         match a {
             Action::Output { port, max_len } => self.output_action(*port, *max_len),
             Action::OutputReg { src, max_len } => self.output_reg(src, *max_len),
@@ -93,7 +96,7 @@ impl Ctx<'_> {
                 let port = self.in_port();
                 self.table_action(port, *t, true, true);
             }
-            Action::Clone(inner) => self.clone_actions(&inner.0, last && self.action_set.is_empty()),
+            Action::Clone(inner) => self.clone_actions(&inner.0),
             Action::ClearActions => {
                 self.note_action_set("was");
                 self.action_set.clear();
@@ -131,17 +134,20 @@ impl Ctx<'_> {
     /// The packet as it is goes through `inner`; what they change is undone afterwards. Headers that
     /// the datapath has changed by then are changed back by what follows, unless the actions
     /// cannot be undone: those need a copy of the packet.
-    pub fn clone_actions(&mut self, inner: &[Action], last: bool) {
+    pub fn clone_actions(&mut self, inner: &[Action]) {
         let (flow, stack, set) = (self.flow, self.stack.clone(), self.action_set.clone());
-        if last || reversible(inner) {
+        if self.is_last || reversible(inner) {
             self.do_actions(inner);
             self.end_of_pipeline();
         } else {
             self.commit();
             let (base, was_mpls) = (self.base, self.was_mpls);
             let outer = std::mem::take(&mut self.out);
+            // Nothing follows within the copy.
+            let is_last = std::mem::replace(&mut self.is_last, true);
             self.do_actions(inner);
             self.end_of_pipeline();
+            self.is_last = is_last;
             let body = std::mem::replace(&mut self.out, outer);
             if !body.is_empty() {
                 self.out.push(fv_dpif::DpAction::Clone(body));
@@ -211,6 +217,9 @@ fn below_labels(a: &Action) -> bool {
         | Action::FinTimeout { .. }
         | Action::PopMpls(_)
         | Action::PushMpls(_)
+        | Action::Clone(_)
+        | Action::Resubmit(_)
+        | Action::GotoTable(_)
         | Action::Ct(_) => true,
         Action::SetField(s) => below(s.field),
         Action::RegMove { src, dst } => below(src.field) || below(dst.field),

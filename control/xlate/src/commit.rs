@@ -10,7 +10,6 @@ use fv_flow::key::{V6, VLAN_CFI, Vlan};
 use fv_flow::{FlowKey, FlowMask};
 
 const ETH_ARP: u16 = 0x0806;
-const ETH_RARP: u16 = 0x8035;
 const ETH_IP: u16 = 0x0800;
 const ETH_IPV6: u16 = 0x86dd;
 const ETH_MPLS: u16 = 0x8847;
@@ -100,7 +99,8 @@ fn network(flow: &FlowKey, base: &mut FlowKey, mask: &mut FlowMask, out: &mut Ve
             let icmp = icmp(flow, base, mask, out, 58);
             neighbour(flow, base, mask, out) | icmp
         }
-        ETH_ARP | ETH_RARP => arp(flow, base, mask, out),
+        // RARP's fields can be matched, but nothing writes them.
+        ETH_ARP => arp(flow, base, mask, out),
         _ => false,
     }
 }
@@ -217,13 +217,14 @@ fn ports(flow: &FlowKey, base: &mut FlowKey, mask: &mut FlowMask, out: &mut Vec<
     (b.tp_src, b.tp_dst) = (f.tp_src, f.tp_dst);
 }
 
-/// Labels of the key's stack, up to the bottom-of-stack bit.
+/// Labels of the key's stack, up to the bottom-of-stack bit; without one, those that are not zero.
 pub fn mpls_depth(k: &FlowKey) -> usize {
     if !is_mpls(k.base.dl_type.get()) {
         return 0;
     }
     let lse = &k.misc.mpls_lse;
-    lse.iter().position(|l| l.get() & 0x100 != 0).map_or(lse.len(), |n| n + 1)
+    let bottom = lse.iter().position(|l| l.get() & 0x100 != 0);
+    bottom.map_or_else(|| lse.iter().filter(|l| l.get() != 0).count(), |n| n + 1)
 }
 
 fn mpls(flow: &FlowKey, base: &mut FlowKey, mask: &mut FlowMask, out: &mut Vec<DpAction>) {

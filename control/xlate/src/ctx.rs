@@ -193,6 +193,8 @@ pub(crate) struct Ctx<'a> {
     pub resubmits: u32,
     pub stack: Vec<u128>,
     pub action_set: Vec<Action>,
+    /// Nothing comes after the action that is being done: it needs no copy of the packet.
+    pub is_last: bool,
     /// Set by `exit` and by what stops a list of actions.
     pub exit: bool,
     pub error: Option<XlateError>,
@@ -233,6 +235,7 @@ pub fn translate(inp: &Input<'_>) -> Output {
         resubmits: 0,
         stack: Vec::new(),
         action_set: Vec::new(),
+        is_last: true,
         exit: false,
         error: None,
         effects: Vec::new(),

@@ -50,11 +50,15 @@ impl Ctx<'_> {
         f.set(&mut self.flow, &FieldValue(v));
     }
 
-    /// A packet of protocol 0 is not rewritten above Ethernet, so what is written there depends on
-    /// the protocol.
+    /// A packet of protocol 0, or of ARP operation 0, is not rewritten above Ethernet, so what is
+    /// written there depends on it.
     fn see_protocol(&mut self, written: Field) {
-        let ip = matches!(self.flow.base.dl_type.get(), 0x0800 | 0x86dd);
-        if ip && is_l3(written) {
+        let seen = match self.flow.base.dl_type.get() {
+            0x0800 | 0x86dd => is_l3(written),
+            0x0806 => is_arp(written),
+            _ => false,
+        };
+        if seen {
             self.mask.0.dp.base.nw_proto = 0xff;
         }
     }
@@ -198,11 +202,14 @@ impl Ctx<'_> {
         if !is_mpls(self.flow.base.dl_type.get()) {
             return 0;
         }
-        let n = mpls_depth(&self.flow);
-        for m in &mut self.mask.0.dp.misc.mpls_lse[..n] {
-            *m = (m.get() | BOS).into();
+        for (m, l) in self.mask.0.dp.misc.mpls_lse.iter_mut().zip(&self.flow.misc.mpls_lse) {
+            // One that is zero does not count, so all of it decides.
+            *m = if l.get() == 0 { u32::MAX.into() } else { (m.get() | BOS).into() };
+            if l.get() & BOS != 0 {
+                break;
+            }
         }
-        n
+        mpls_depth(&self.flow)
     }
 
     fn push_mpls(&mut self, eth_type: u16) {
@@ -255,9 +262,8 @@ impl Ctx<'_> {
         if n == 0 {
             return;
         }
-        let bottom = self.flow.misc.mpls_lse[n - 1].get() & BOS != 0;
-        let wrong_type = is_mpls(eth_type) != (n > 1);
-        if n == N_MPLS && (!bottom || wrong_type) {
+        if n == N_MPLS && self.flow.misc.mpls_lse[n - 1].get() & BOS == 0 {
+            // What comes up at the end of the stack is not known.
             if self.inp.packet.is_some() {
                 self.note(Kind::Error, |_| {
                     format!(
@@ -267,9 +273,6 @@ impl Ctx<'_> {
                 });
             }
             self.fail(XlateError::TooManyMplsLabels);
-            return;
-        }
-        if wrong_type {
             return;
         }
         self.mask.0.dp.misc.mpls_lse[1..n].fill(u32::MAX.into());
@@ -296,4 +299,10 @@ fn hex(v: u128) -> String {
 fn is_l3(f: Field) -> bool {
     use Field::*;
     matches!(f, Ipv4Src | Ipv4Dst | Ipv6Src | Ipv6Dst | Ipv6Label | IpDscp | IpDscpShifted | IpEcn | IpTtl)
+}
+
+/// Fields of ARP packets but for the operation.
+fn is_arp(f: Field) -> bool {
+    use Field::*;
+    matches!(f, Ipv4Src | Ipv4Dst | ArpSpa | ArpTpa | ArpSha | ArpTha)
 }

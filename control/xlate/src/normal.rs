@@ -54,6 +54,7 @@ impl Tags {
 
 impl Ctx<'_> {
     pub fn normal(&mut self) {
+        self.is_last = false;
         self.mask.0.dp.base.dl_src = [0xff; 6];
         self.mask.0.dp.base.dl_dst = [0xff; 6];
         self.see_tag(0, VID | VLAN_CFI);
@@ -159,8 +160,10 @@ impl Ctx<'_> {
         let e = Effect::MacLearn { bridge: self.br.id, table: self.br.mac_table.clone(), vlan, mac, bundle, how };
         // Only a packet teaches; a flow that is looked at again does not.
         let news = self.inp.packet.is_some()
-            && self.br.mac_table.would_change(self.inp.now, vlan, mac, bundle, how)
-            && self.learnt(vlan, mac).is_none_or(|b| b != bundle);
+            && match self.learnt(vlan, mac) {
+                Some(b) => b != bundle,
+                None => self.br.mac_table.would_change(self.inp.now, vlan, mac, bundle, how),
+            };
         if news {
             let [m0, m1, m2, m3, m4, m5] = mac;
             self.note(Kind::Detail, |_| {

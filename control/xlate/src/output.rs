@@ -92,6 +92,7 @@ impl Ctx<'_> {
         let in_port = self.in_port();
         let ports: Vec<OfPort> =
             self.br.ports.values().filter(|p| all || !p.config.has(PortConfig::NO_FLOOD)).map(|p| p.ofp).collect();
+        self.is_last = false;
         for p in crate::order::like_reference(ports).into_iter().filter(|p| *p != in_port) {
             self.output(p);
         }
@@ -131,7 +132,7 @@ impl Ctx<'_> {
         let Some(other) = self.inp.view.bridges.get(&bridge).cloned() else { return };
         let Some(peer_port) = other.ports.get(&peer).cloned() else { return };
         let old_br = std::mem::replace(&mut self.br, other);
-        let (old_flow, old_table, old_rule) = (self.flow, self.table, self.rule.take());
+        let (old_flow, old_table, old_rule) = (self.flow, self.table, self.rule.clone());
         let old_stack = std::mem::take(&mut self.stack);
         let old_set = std::mem::take(&mut self.action_set);
         let (old_mpls, old_rest) = (self.was_mpls, std::mem::take(&mut self.rest));
@@ -141,7 +142,7 @@ impl Ctx<'_> {
         self.flow.dp.tun = Default::default();
         self.enter(Kind::Bridge, |c| format!("bridge(\"{}\")", c.br.name));
         if !no_recv(&peer_port, self.flow.base.dl_dst) {
-            self.table_action_then(peer, 0, true, true, Self::end_of_pipeline);
+            self.table_action_then(peer, 0, true, true, Self::follow_aside, Self::end_of_pipeline);
         }
         self.leave();
         self.credits.push(Credit::PatchTx(old_br.id, from.ofp));

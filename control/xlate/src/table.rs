@@ -17,16 +17,18 @@ impl Ctx<'_> {
     /// `honor_miss`: a miss follows the table's miss configuration, else nothing happens.
     /// `packet_in`: a miss may go to a controller.
     pub fn table_action(&mut self, in_port: OfPort, table: u8, honor_miss: bool, packet_in: bool) {
-        self.table_action_then(in_port, table, honor_miss, packet_in, |_| ());
+        self.table_action_then(in_port, table, honor_miss, packet_in, Self::follow, |_| ());
     }
 
-    /// As [`Self::table_action`]; what `then` does is told as part of the table.
+    /// As [`Self::table_action`]; `follow` does what the rule says. What `then` does is told as part of
+    /// the table.
     pub fn table_action_then(
         &mut self,
         in_port: OfPort,
         table: u8,
         honor_miss: bool,
         packet_in: bool,
+        follow: fn(&mut Self, RuleRef),
         then: impl FnOnce(&mut Self),
     ) {
         if self.was_mpls {
@@ -49,7 +51,7 @@ impl Ctx<'_> {
         let deeper = u32::from(table <= old_table);
         self.resubmits += 1;
         self.depth += deeper;
-        self.follow(rule);
+        follow(self, rule);
         self.depth -= deeper;
         then(self);
         self.leave();
@@ -63,7 +65,9 @@ impl Ctx<'_> {
         self.enter(Kind::Table, |c| rule_text(c, 0, &rule));
         self.credits.push(Credit::Rule(rule.clone()));
         if !drop {
-            self.follow(rule);
+            self.follow(rule.clone());
+            // What the action set sends to a controller bears this rule's cookie.
+            self.rule = Some(rule);
             self.end_of_pipeline();
         }
         self.leave();
@@ -153,6 +157,14 @@ impl Ctx<'_> {
         self.rule = old;
     }
 
+    /// The same with a copy of the packet, where what the rule does cannot be undone.
+    pub fn follow_aside(&mut self, rule: RuleRef) {
+        let actions = rule.actions.clone();
+        let old = self.rule.replace(rule);
+        self.clone_actions(&actions.0);
+        self.rule = old;
+    }
+
     pub fn resubmit(&mut self, r: &Resubmit) {
         let in_port = if r.in_port == OfPort::IN_PORT { self.in_port() } else { r.in_port };
         let table = if r.table == TABLE_CURRENT { self.table } else { r.table };
@@ -218,10 +230,12 @@ impl Ctx<'_> {
             return;
         }
         self.in_action_set = true;
+        let is_last = std::mem::replace(&mut self.is_last, true);
         self.enter(Kind::Table, |_| "--. Executing action set:".into());
         self.do_actions(&set);
         self.leave();
         self.in_action_set = false;
+        self.is_last = is_last;
     }
 }
 

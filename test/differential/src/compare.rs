@@ -42,7 +42,7 @@ pub fn differences(case: &Case, reference: &Account, ours: &Account) -> Vec<Diff
             (a, b) = (no_later_fragments(&a), no_later_fragments(&b));
         }
         if a != b {
-            (a, b) = (blank(&a, "set(mpls(", ")"), blank(&b, "set(mpls(", ")"));
+            (a, b) = (once_more(what, &a, &b), once_more(what, &b, &a));
         }
         if a != b && floods_alike(what, &a, &b) != Some(true) {
             out.push(Difference { what: what.clone(), reference: a, ours: b });
@@ -51,11 +51,40 @@ pub fn differences(case: &Case, reference: &Account, ours: &Account) -> Vec<Diff
     out
 }
 
+/// `t` without what differs for a reason where it differs from `other`; see `tests/differences.md`.
+fn once_more(what: &str, t: &str, other: &str) -> String {
+    let mut t = blank(t, "set(mpls(", ")").replace("=0x00000000/0x00000100", "=0");
+    let partial = |t: &str| t.contains("icmpv6(type=") && t.contains("/0x");
+    if what.contains("dpctl/dump-flows") && (partial(&t) || partial(other)) {
+        t = lines_without(&t, |l| l.contains("eth_type(0x86dd)") || l.starts_with("flow-dump from"));
+    }
+    if what.ends_with(".pcap") {
+        t = t.lines().map(|l| no_later_payload(l).to_string() + "\n").collect();
+    }
+    t
+}
+
+fn lines_without(t: &str, drop: impl Fn(&str) -> bool) -> String {
+    t.lines().filter(|l| !drop(l)).collect::<Vec<_>>().join("\n")
+}
+
+/// A frame in hexadecimal without what a later fragment of IPv4 carries: the reference updates a
+/// checksum there.
+fn no_later_payload(frame: &str) -> &str {
+    let mut ip = 28;
+    while matches!(frame.get(ip - 4..ip), Some("8100" | "88a8")) {
+        ip += 8;
+    }
+    let field = |at: usize| frame.get(ip + at..ip + at + 4).and_then(|s| u16::from_str_radix(s, 16).ok()).unwrap_or(0);
+    let later = frame.get(ip - 4..ip) == Some("0800") && field(12) & 0x1fff != 0;
+    let header = usize::from(field(0) >> 8 & 15) * 8;
+    if later { frame.get(..ip + header).unwrap_or(frame) } else { frame }
+}
+
 /// Flows without those of later fragments: the reference installs none for a lookup that has seen
 /// TCP flags, which later fragments do not have, and each of their packets is a miss.
 fn no_later_fragments(dump: &str) -> String {
-    let keep = |l: &&str| !l.contains("frag=later") && !l.starts_with("flow-dump from");
-    dump.lines().filter(keep).collect::<Vec<_>>().join("\n")
+    lines_without(dump, |l| l.contains("frag=later") || l.starts_with("flow-dump from"))
 }
 
 /// Whether two traces differ only in the order of outputs: the reference's order of ports within
@@ -64,13 +93,16 @@ fn floods_alike(what: &str, a: &str, b: &str) -> Option<bool> {
     if !what.contains("trace") && !what.contains("dump-flows") {
         return None;
     }
-    let sorted = |t: &str| -> Vec<String> { t.lines().map(unordered).collect() };
-    let (mut a, mut b) = (sorted(a), sorted(b));
-    if what.contains("dump-flows") {
-        a.sort_unstable();
-        b.sort_unstable();
-    }
-    Some(a == b)
+    // What is below a patch port is indented by its place among the ports.
+    let floods = a.lines().any(|l| matches!(l.trim(), "ALL" | "FLOOD")) && a.contains("bridge(\"br1\")");
+    let sorted = |t: &str| -> Vec<String> {
+        let mut v: Vec<String> = t.lines().map(|l| unordered(if floods { l.trim() } else { l })).collect();
+        if floods || what.contains("dump-flows") {
+            v.sort_unstable();
+        }
+        v
+    };
+    Some(sorted(a) == sorted(b))
 }
 
 /// The datapath actions of a line in alphabetical order.
@@ -203,6 +235,15 @@ pub fn pcap(bytes: &[u8], from: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn later_fragments_have_headers_only() {
+        let frame =
+            |frag: &str| format!("{}8100000a08004500002a0009{frag}4006aaaa0a0000010a000002feed", "00".repeat(12));
+        assert_eq!(no_later_payload(&frame("0000")), frame("0000"));
+        assert_eq!(no_later_payload(&frame("2010")), frame("2010").trim_end_matches("feed"));
+        assert_eq!(no_later_payload("feed"), "feed");
+    }
 
     #[test]
     fn numbers_grow() {
