@@ -196,9 +196,8 @@ fn arp(flow: &FlowKey, base: &mut FlowKey, mask: &FlowMask, out: &mut Vec<DpActi
 fn ports(flow: &FlowKey, base: &mut FlowKey, mask: &mut FlowMask, out: &mut Vec<DpAction>) {
     let (f, b) = (&flow.base, &mut base.dp.base);
     let m = &mut mask.0.dp.base;
-    // A flow without L3 header, or a packet without ports.
-    let none = f.nw_proto == 0 || (b.tp_src == 0 && b.tp_dst == 0);
-    if none || !matches!(b.dl_type.get(), ETH_IP | ETH_IPV6) {
+    // A flow without L3 header has no ports.
+    if f.nw_proto == 0 || !matches!(b.dl_type.get(), ETH_IP | ETH_IPV6) {
         return;
     }
     let src = changed(f.tp_src.get(), b.tp_src.get(), m.tp_src.get());
