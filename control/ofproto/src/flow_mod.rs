@@ -309,6 +309,11 @@ impl Ofproto {
         }
     }
 
+    /// Whether this bridge can carry out the actions, in whatever table.
+    pub fn may_do(&self, actions: &Actions) -> Result<(), OfError> {
+        self.check_actions(actions, TABLE_ALL)
+    }
+
     /// Whether this bridge can carry out the actions.
     pub(crate) fn check_actions(&self, actions: &Actions, table: u8) -> Result<(), OfError> {
         for a in actions {

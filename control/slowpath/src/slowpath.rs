@@ -7,8 +7,10 @@ use arc_swap::ArcSwap;
 use fv_core::{Nanos, RecircId, Ufid};
 use fv_dpif::action::SlowReasons;
 use fv_dpif::{Datapath, FlowDump, FlowPut, FlowStats};
+use fv_ofproto::RuleRef;
 use fv_ofproto::packet_in::PacketInQueue;
 use fv_ofproto::view::View;
+use fv_xlate::Credit;
 use parking_lot::{Condvar, Mutex};
 
 use crate::frozen::FrozenStates;
@@ -426,6 +428,14 @@ impl Slowpath {
             dump_duration: r.duration,
             keys: self.ukeys.len(),
         }
+    }
+
+    /// The rules that a flow was made of, in the order in which they were met.
+    pub fn rules_of(&self, ufid: Ufid) -> Option<Vec<RuleRef>> {
+        let k = self.ukeys.find(ufid)?;
+        let s = k.state.lock();
+        let rule = |c: &Credit| if let Credit::Rule(r) = c { Some(r.clone()) } else { None };
+        Some(s.credits.iter().filter_map(rule).collect())
     }
 
     /// Why a flow takes the slow path.

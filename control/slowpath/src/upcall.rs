@@ -179,7 +179,11 @@ impl UpcallHandler for Slowpath {
         let view = self.view.load();
         let Some(mut out) = self.translate(&view, key, Some(packet), now) else {
             crate::UNASSOCIATED_PORT.inc();
-            return if key.base.recirc_id == 0 { Self::drop_flow() } else { Verdict::Drop(DropReason::RecircError) };
+            return if key.base.recirc_id == 0 {
+                Self::drop_flow()
+            } else {
+                Verdict::Drop(DropReason::NoRecirculationContext)
+            };
         };
         self.effects(&out, now);
         let stats = Self::one_packet(packet, now, key);

@@ -1,7 +1,7 @@
 //! The dispatch of a list of actions.
 
 use fv_core::OfPort;
-use fv_openflow::action::Action;
+use fv_openflow::action::{Action, TABLE_CURRENT};
 
 use crate::ctx::{Credit, Ctx};
 use crate::trace::Kind;
@@ -42,17 +42,19 @@ impl Ctx<'_> {
         self.is_last = is_last;
     }
 
-    /// What a frozen pipeline has still to do.
+    /// What a frozen pipeline has still to do. Table and cookie come back before what tells them.
     fn unroll(&mut self, rest: &[Action]) {
         if !self.freezing {
             return;
         }
-        let at = rest.iter().any(|a| matches!(a, Action::Resubmit(_) | Action::GotoTable(_) | Action::Controller(_)));
-        if at {
-            let cookie = self.rule.as_ref().map_or(self.thawed_cookie, |r| r.cookie);
-            self.rest.push(Action::UnrollXlate { table: self.table, cookie });
+        let here = (self.table, self.rule.as_ref().map_or(self.thawed_cookie, |r| r.cookie));
+        for a in rest {
+            if tells_where(a) && self.unrolled != Some(here) {
+                self.unrolled = Some(here);
+                self.rest.push(Action::UnrollXlate { table: here.0, cookie: here.1 });
+            }
+            self.rest.push(a.clone());
         }
-        self.rest.extend_from_slice(rest);
     }
 
     /// False ends the list that the action is in.
@@ -107,6 +109,8 @@ impl Ctx<'_> {
                 self.table = *table;
                 self.thawed_cookie = *cookie;
                 self.rule = None;
+                // The cookie as the reference writes it: in the order of the network.
+                self.note(Kind::Table, |_| format!("restored state: table={table}, cookie={:#x}", cookie.to_be()));
             }
             Action::WriteMetadata { metadata, mask } => {
                 let old = self.flow.pipe.metadata.get();
@@ -198,6 +202,23 @@ fn reversible(list: &[Action]) -> bool {
         Action::Clone(inner) => reversible(&inner.0),
         _ => true,
     })
+}
+
+/// Whether the table or the rule that an action is in shows in what it does.
+fn tells_where(a: &Action) -> bool {
+    match a {
+        Action::Output { port, .. } => *port == OfPort::CONTROLLER,
+        Action::Resubmit(r) => r.table == TABLE_CURRENT,
+        Action::OutputReg { .. }
+        | Action::Controller(_)
+        | Action::Group(_)
+        | Action::DecTtl(_)
+        | Action::DecMplsTtl
+        | Action::DecNshTtl
+        | Action::Clone(_)
+        | Action::CheckPktLarger { .. } => true,
+        _ => false,
+    }
 }
 
 /// Actions on headers that a popped label hid until now.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fv_core::{Counter, Nanos, OfPort, RecircId};
+use fv_core::{Nanos, OfPort, RecircId};
 use fv_dpif::action::SlowReasons;
 use fv_dpif::{DpAction, Program};
 use fv_flow::{FlowKey, FlowMask};
@@ -56,6 +56,16 @@ pub enum Start<'a> {
     Actions(&'a [Action]),
     /// A frozen state, as a recirculated packet.
     Thaw(&'a Frozen),
+    /// A frozen state that is gone.
+    Lost,
+}
+
+/// What `push` put on the stack.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pushed {
+    pub value: u128,
+    /// Bytes of the field that was pushed.
+    pub n_bytes: u8,
 }
 
 /// A pipeline's state, kept for a packet that comes back or goes to a controller.
@@ -65,7 +75,7 @@ pub struct Frozen {
     pub table: u8,
     /// In port, tunnel metadata, metadata and registers of the moment.
     pub key: FlowKey,
-    pub stack: Vec<u128>,
+    pub stack: Vec<Pushed>,
     pub action_set: Vec<Action>,
     pub actions: Vec<Action>,
     /// The rule's cookie, for packet-ins.
@@ -152,6 +162,8 @@ pub enum XlateError {
     RecirculationConflict,
     #[error("Too many MPLS labels")]
     TooManyMplsLabels,
+    #[error("Invalid tunnel metadata")]
+    InvalidTunnelMetadata,
     #[error("Unsupported packet type")]
     UnsupportedPacketType,
     #[error("Congestion Drop")]
@@ -161,19 +173,26 @@ pub enum XlateError {
 }
 
 impl XlateError {
-    pub(crate) fn counter(self) -> &'static Counter {
+    /// The code of the `drop` action that packets meet.
+    pub fn code(self) -> u32 {
         match self {
-            XlateError::BridgeNotFound => &crate::DROP_BRIDGE_NOT_FOUND,
-            XlateError::RecursionTooDeep => &crate::DROP_RECURSION,
-            XlateError::TooManyResubmits => &crate::DROP_RESUBMITS,
-            XlateError::StackTooDeep => &crate::DROP_STACK,
-            XlateError::NoRecirculationContext => &crate::DROP_NO_RECIRC_CONTEXT,
-            XlateError::RecirculationConflict => &crate::DROP_RECIRC_CONFLICT,
-            XlateError::TooManyMplsLabels => &crate::DROP_MPLS_LABELS,
-            XlateError::UnsupportedPacketType => &crate::DROP_PACKET_TYPE,
-            XlateError::Congestion => &crate::DROP_CONGESTION,
-            XlateError::ForwardingDisabled => &crate::DROP_FORWARDING_DISABLED,
+            XlateError::BridgeNotFound => 1,
+            XlateError::RecursionTooDeep => 2,
+            XlateError::TooManyResubmits => 3,
+            XlateError::StackTooDeep => 4,
+            XlateError::NoRecirculationContext => 5,
+            XlateError::RecirculationConflict => 6,
+            XlateError::TooManyMplsLabels => 7,
+            XlateError::InvalidTunnelMetadata => 8,
+            XlateError::UnsupportedPacketType => 9,
+            XlateError::Congestion => 10,
+            XlateError::ForwardingDisabled => 11,
         }
+    }
+
+    /// What packets do instead.
+    pub fn program(self) -> Program {
+        Program::new(vec![DpAction::Drop(self.code())])
     }
 }
 
@@ -191,7 +210,7 @@ pub(crate) struct Ctx<'a> {
     pub rule: Option<RuleRef>,
     pub depth: u32,
     pub resubmits: u32,
-    pub stack: Vec<u128>,
+    pub stack: Vec<Pushed>,
     pub action_set: Vec<Action>,
     /// Nothing comes after the action that is being done: it needs no copy of the packet.
     pub is_last: bool,
@@ -212,6 +231,8 @@ pub(crate) struct Ctx<'a> {
     pub thawed_cookie: u64,
     /// What is left to do after that, innermost list first.
     pub rest: Vec<Action>,
+    /// The table and cookie that `rest` restores last.
+    pub unrolled: Option<(u8, u64)>,
     pub tracer: Option<Tracer>,
 }
 
@@ -247,6 +268,7 @@ pub fn translate(inp: &Input<'_>) -> Output {
         freezing: false,
         thawed_cookie: u64::MAX,
         rest: Vec::new(),
+        unrolled: None,
         tracer: inp.trace.then(Tracer::default),
     };
     c.flow.pipe.actset_output = OfPort::UNSET.0;
@@ -255,11 +277,8 @@ pub fn translate(inp: &Input<'_>) -> Output {
 }
 
 fn failed(inp: &Input<'_>, e: XlateError) -> Output {
-    if !inp.trace {
-        e.counter().inc();
-    }
     Output {
-        program: Program::default(),
+        program: e.program(),
         mask: initial_mask(&inp.key),
         flow: inp.key,
         effects: Vec::new(),
@@ -307,6 +326,11 @@ impl Ctx<'_> {
             Start::Thaw(f) => {
                 self.thaw(f);
                 self.end_of_pipeline();
+            }
+            Start::Lost => {
+                let id = self.inp.key.base.recirc_id;
+                self.note(Kind::Error, |_| format!("Recirculation context not found for ID {id:x}"));
+                self.fail(XlateError::NoRecirculationContext);
             }
         }
         self.leave();

@@ -5,7 +5,7 @@ use fv_flow::{Field, FieldValue, Subfield};
 use fv_openflow::action::{Action, DecTtl, PacketInReason, SetField};
 
 use crate::commit::{is_mpls, mpls_depth};
-use crate::ctx::{Ctx, MAX_STACK, XlateError};
+use crate::ctx::{Ctx, Pushed, XlateError};
 use crate::trace::Kind;
 
 const N_MPLS: usize = 3;
@@ -118,12 +118,8 @@ impl Ctx<'_> {
     }
 
     pub fn stack_push(&mut self, s: &Subfield) {
-        if (self.stack.len() + 1) * size_of::<u128>() > MAX_STACK {
-            self.fail(XlateError::StackTooDeep);
-            return;
-        }
         s.unwildcard(&mut self.mask);
-        self.stack.push(s.read(&self.flow));
+        self.stack.push(Pushed { value: s.read(&self.flow), n_bytes: s.n_bits.div_ceil(8) as u8 });
     }
 
     pub fn stack_pop(&mut self, s: &Subfield) {
@@ -131,7 +127,7 @@ impl Ctx<'_> {
         match self.stack.pop() {
             Some(v) => {
                 self.see_no_protocol(s.field);
-                s.write(&mut self.flow, v);
+                s.write(&mut self.flow, v.value);
                 self.note_subfield(s);
             }
             None => self.note(Kind::Error, |_| "stack underflow".into()),

@@ -14,11 +14,8 @@ impl Ctx<'_> {
         }
         let mut program = Program::new(std::mem::take(&mut self.out));
         if let Some(e) = self.error {
-            if !self.inp.trace {
-                e.counter().inc();
-            }
             // Half a translation must not be executed.
-            program = Program::default();
+            program = e.program();
         }
         if self.error.is_none() {
             self.trim_mask();

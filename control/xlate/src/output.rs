@@ -31,7 +31,7 @@ impl Ctx<'_> {
             OfPort::ALL => self.flood(true),
             OfPort::CONTROLLER => {
                 let reason = match self.inp.start {
-                    crate::Start::Actions(_) => PacketInReason::PacketOut,
+                    crate::Start::Actions(_) if !self.inp.trace => PacketInReason::PacketOut,
                     _ if self.in_action_set => PacketInReason::ActionSet,
                     _ => PacketInReason::Action,
                 };
@@ -136,6 +136,7 @@ impl Ctx<'_> {
         let old_stack = std::mem::take(&mut self.stack);
         let old_set = std::mem::take(&mut self.action_set);
         let (old_mpls, old_rest) = (self.was_mpls, std::mem::take(&mut self.rest));
+        let old_unrolled = self.unrolled.take();
         self.flow.dp.base.in_port = peer.0;
         self.flow.pipe = Default::default();
         self.flow.pipe.actset_output = OfPort::UNSET.0;
@@ -150,7 +151,7 @@ impl Ctx<'_> {
         self.br = old_br;
         (self.flow, self.table, self.rule) = (old_flow, old_table, old_rule);
         (self.stack, self.action_set) = (old_stack, old_set);
-        (self.was_mpls, self.rest) = (old_mpls, old_rest);
+        (self.was_mpls, self.rest, self.unrolled) = (old_mpls, old_rest, old_unrolled);
         // How the other bridge ended does not concern this one, not even that it failed.
         self.exit = false;
         self.freezing = false;

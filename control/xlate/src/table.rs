@@ -83,13 +83,18 @@ impl Ctx<'_> {
         } else if self.out.len() > MAX_ACTIONS {
             self.note(Kind::Error, |_| "resubmits yielded over 64 kB of actions".into());
             self.exit = true;
-        } else if self.stack.len() * size_of::<u128>() >= MAX_STACK {
+        } else if self.stack_bytes() >= MAX_STACK {
             self.note(Kind::Error, |_| "resubmits yielded over 64 kB of stack".into());
             self.fail(XlateError::StackTooDeep);
         } else {
             return true;
         }
         false
+    }
+
+    /// Each entry has a byte for its length.
+    fn stack_bytes(&self) -> usize {
+        self.stack.iter().map(|p| usize::from(p.n_bytes) + 1).sum()
     }
 
     /// The rule for the flow; where no flow matches, one of the hidden rules that say what then.
@@ -186,7 +191,7 @@ impl Ctx<'_> {
         let cookie = self.rule.as_ref().map_or(self.thawed_cookie, |r| r.cookie);
         let state = Frozen {
             bridge: self.br.id,
-            table: self.table,
+            table: 0,
             key: crate::controller::metadata_of(&self.flow),
             stack: self.stack.clone(),
             action_set: std::mem::take(&mut self.action_set),
@@ -197,6 +202,7 @@ impl Ctx<'_> {
         };
         let id = self.freeze(state);
         self.out.push(fv_dpif::DpAction::Recirc(id));
+        self.unrolled = None;
         self.freezing = false;
         self.was_mpls = false;
         self.exit = true;
@@ -210,13 +216,17 @@ impl Ctx<'_> {
         self.action_set.clone_from(&f.action_set);
         self.flow.pipe = f.key.pipe;
         self.flow.dp.base.in_port = f.key.base.in_port;
+        self.enter(Kind::Table, |_| "thaw".into());
+        self.note(Kind::Table, |_| format!("Resuming from table {}", f.table));
+        if !f.actions.is_empty() {
+            self.note(Kind::Table, |c| format!("Restoring actions: {}", c.actions_text(&f.actions)));
+        }
+        self.leave();
         if f.actions.is_empty() {
             let port = self.in_port();
             self.table_action(port, f.table, true, true);
         } else {
-            self.enter(Kind::Table, |_| "    Resuming from table ".to_string() + &f.table.to_string());
             self.do_actions(&f.actions);
-            self.leave();
         }
     }
 

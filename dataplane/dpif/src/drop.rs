@@ -35,6 +35,18 @@ reasons! {
     NshDecapError = "datapath_drop_nsh_decap_error",
     /// A flow's actions are empty.
     ActionOfPipeline = "drop_action_of_pipeline",
+    // What translation could not do; the program says so by [`DropReason::of_action`]'s codes.
+    BridgeNotFound = "drop_action_bridge_not_found",
+    RecursionTooDeep = "drop_action_recursion_too_deep",
+    TooManyResubmits = "drop_action_too_many_resubmit",
+    StackTooDeep = "drop_action_stack_too_deep",
+    NoRecirculationContext = "drop_action_no_recirculation_context",
+    RecirculationConflict = "drop_action_recirculation_conflict",
+    TooManyMplsLabels = "drop_action_too_many_mpls_labels",
+    InvalidTunnelMetadata = "drop_action_invalid_tunnel_metadata",
+    UnsupportedPacketType = "drop_action_unsupported_packet_type",
+    Congestion = "drop_action_congestion",
+    ForwardingDisabled = "drop_action_forwarding_disabled",
     /// A queue of packets waiting for a verdict was full.
     UpcallQueueFull = "datapath_drop_upcall_queue_full",
     /// The device took fewer packets than offered.
@@ -50,6 +62,26 @@ reasons! {
 }
 
 impl DropReason {
+    /// The reasons that a `drop` action may give, by its code; others are the pipeline's.
+    pub fn of_action(code: u32) -> DropReason {
+        use DropReason::*;
+        const CODES: [DropReason; 12] = [
+            ActionOfPipeline,
+            BridgeNotFound,
+            RecursionTooDeep,
+            TooManyResubmits,
+            StackTooDeep,
+            NoRecirculationContext,
+            RecirculationConflict,
+            TooManyMplsLabels,
+            InvalidTunnelMetadata,
+            UnsupportedPacketType,
+            Congestion,
+            ForwardingDisabled,
+        ];
+        CODES.get(code as usize).copied().unwrap_or(ActionOfPipeline)
+    }
+
     pub fn counter(self) -> &'static Counter {
         &TABLE[self as usize]
     }

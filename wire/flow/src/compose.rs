@@ -16,7 +16,12 @@ const TCP_NO_DATA: u16 = 0x007;
 /// A packet of this flow, with `payload` bytes (counting up) behind headers that carry data.
 pub fn compose(key: &DpKey, payload: usize) -> Vec<u8> {
     let data: Vec<u8> = (0..payload).map(|i| i as u8).collect();
-    let mut f = Vec::with_capacity(160 + payload);
+    compose_data(key, &data)
+}
+
+/// As [`compose`], with these bytes behind the headers.
+pub fn compose_data(key: &DpKey, data: &[u8]) -> Vec<u8> {
+    let mut f = Vec::with_capacity(160 + data.len());
     if key.misc.packet_type == 0 {
         f.extend_from_slice(&key.base.dl_dst);
         f.extend_from_slice(&key.base.dl_src);
@@ -31,8 +36,8 @@ pub fn compose(key: &DpKey, payload: usize) -> Vec<u8> {
         f.extend_from_slice(&key.base.dl_type.get().to_be_bytes());
     }
     match key.base.dl_type.get() {
-        eth::IP => ipv4(&mut f, key, &data),
-        eth::IPV6 => ipv6(&mut f, key, &data),
+        eth::IP => ipv4(&mut f, key, data),
+        eth::IPV6 => ipv6(&mut f, key, data),
         eth::ARP | eth::RARP => arp(&mut f, key),
         eth::MPLS | eth::MPLS_MCAST => {
             for lse in key.misc.mpls_lse.iter().take(mpls_depth(key)) {

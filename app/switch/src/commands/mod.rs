@@ -1,6 +1,7 @@
 //! The commands of the control socket, as data: one file per family.
 
 mod bridge;
+mod detrace;
 mod dpctl;
 mod dpif;
 mod dummy;
@@ -113,6 +114,7 @@ pub fn register(r: &mut Registry<Ctx>) {
     r.add(upcall::COMMANDS);
     r.add(time::COMMANDS);
     r.add(dummy::COMMANDS);
+    r.add(detrace::COMMANDS);
     r.add(trace::COMMANDS);
 }
 

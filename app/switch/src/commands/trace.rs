@@ -2,9 +2,11 @@
 
 use fv_core::{Command, DpPort, OfPort};
 use fv_dpif::text::format_actions;
+use fv_flow::key::cs;
 use fv_flow::text::{Style, format_flow, format_match};
 use fv_flow::{FlowKey, Match};
-use fv_openflow::action::Action;
+use fv_openflow::Version;
+use fv_openflow::action::{Action, CheckCx};
 use fv_openflow::text::Lookups;
 use fv_packet::Packet;
 use fv_xlate::{Input, Output, Start};
@@ -38,46 +40,133 @@ struct Subject {
     names: bool,
 }
 
+/// What stands among the arguments besides the flow.
+#[derive(Default)]
+struct Options<'a> {
+    names: bool,
+    generate: bool,
+    l7: Option<Vec<u8>>,
+    /// Bridge or datapath, flow, packet.
+    plain: Vec<&'a str>,
+}
+
+/// Most bytes behind generated headers.
+const MAX_L7: usize = 64_000;
+
 fn trace(c: &mut Ctx, args: &[&str]) -> fv_core::Reply {
     let s = subject(c, args)?;
     run(c, s, None)
 }
 
 fn trace_packet_out(c: &mut Ctx, args: &[&str]) -> fv_core::Reply {
-    let args: Vec<&str> = args.iter().copied().filter(|a| *a != "-consistent").collect();
     let (actions, rest) = args.split_last().ok_or("actions missing")?;
-    let s = subject(c, rest)?;
+    let consistent = rest.first() == Some(&"-consistent");
+    let s = subject(c, if consistent { &rest[1..] } else { rest })?;
     let b = c.bridge(&s.bridge)?;
     let lookup = |n: &str| of_port_lookup(b, n);
     let names = Lookups { ports: Some(&lookup), ..Lookups::default() };
-    let list = fv_openflow::text::parse_actions(actions, names).map_err(|e| e.to_string())?;
-    run(c, s, Some(list.0))
+    let mut list = fv_openflow::text::parse_actions(actions, names).map_err(|e| e.to_string())?;
+    if let Some(i) = list.iter().find(|a| a.is_instruction()) {
+        let text = fv_xlate::text::format_actions(std::slice::from_ref(i));
+        let word = text.split([':', '(']).next().unwrap_or_default();
+        return Err(format!("{word} instruction not allowed here"));
+    }
+    let mut all = fv_flow::FlowMask::default();
+    all.0.words_mut().fill(u64::MAX);
+    let cx = CheckCx {
+        match_: &Match { key: s.key, mask: all },
+        max_port: OfPort(0xff00),
+        table: 0xff,
+        n_tables: 0xff,
+        // The oldest lets pass what the packet has no headers for.
+        version: if consistent { Version::V13 } else { Version::V10 },
+    };
+    fv_openflow::action::check(&mut list, &cx)
+        .and_then(|()| b.of.may_do(&list))
+        .map_err(|e| format!("Bad actions: {e}"))?;
+    // As in the reference, without actions it is a received packet.
+    run(c, s, (!list.is_empty()).then_some(list.0))
 }
 
-fn subject(c: &mut Ctx, args: &[&str]) -> Result<Subject, String> {
-    let (mut names, mut generate, mut packet) = (false, false, None);
-    let mut plain: Vec<&str> = Vec::new();
+fn options<'a>(args: &[&'a str]) -> Result<Options<'a>, String> {
+    let mut o = Options::default();
     let mut it = args.iter().copied();
     while let Some(a) = it.next() {
+        let mut value = || it.next().ok_or_else(|| format!("Missing argument for option {a}"));
         match a {
-            "--names" => names = true,
-            "--no-names" => names = false,
-            "-generate" | "--generate" => generate = true,
-            "--l7-len" | "--l7" | "--ct-next" => {
-                it.next().ok_or_else(|| format!("Missing argument for option {a}"))?;
+            "--names" => o.names = true,
+            "--no-names" => o.names = false,
+            "-generate" | "--generate" => o.generate = true,
+            "--l7" => o.l7 = Some(from_hex(value()?).ok_or("Trailing garbage in packet data")?),
+            "--l7-len" => {
+                let text = value()?;
+                let n = if text.starts_with('-') { usize::MAX } else { text.parse().unwrap_or(0) };
+                if n > MAX_L7 {
+                    return Err(format!("{text}: too much L7 data"));
+                }
+                o.l7 = Some((0..n).map(|i| i as u8).collect());
             }
-            s if s.starts_with("--") => return Err(format!("Unsupported option {s}")),
-            s => plain.push(s),
+            // Nothing is tracked, so that no connection's state comes back; but it must make sense.
+            "--ct-next" => check_ct_state(value()?)?,
+            s if s.starts_with('-') && s.len() > 1 => return Err(format!("{s}: unknown option")),
+            s => o.plain.push(s),
         }
     }
-    if plain.len() > 1
-        && let Some(bytes) = plain.last().and_then(|s| from_hex(s)).filter(|b| b.len() >= 14)
-    {
-        plain.pop();
-        packet = Some(bytes);
+    Ok(o)
+}
+
+/// The states in which a connection can be.
+fn check_ct_state(text: &str) -> Result<(), String> {
+    let mut state = 0;
+    for word in text.split([',', ' ']).filter(|w| !w.is_empty()) {
+        let bit = CT_STATES.iter().find(|(_, n)| *n == word);
+        state |= bit.ok_or_else(|| format!("{word}: unknown connection tracking state flag"))?.0;
     }
-    if generate && packet.is_some() {
-        return Err("Cannot specify both -generate and a packet.".into());
+    let has = |bits: u16| state & bits == bits;
+    let names: Vec<&str> = CT_STATES.iter().filter(|(b, _)| has(*b)).map(|(_, n)| *n).collect();
+    let wrong = [
+        (!has(cs::TRK) && state != 0, "If \"trk\" is unset, no other flags are set"),
+        (has(cs::INV) && state & !(cs::INV | cs::TRK) != 0, "when \"inv\" is set, only \"trk\" may also be set"),
+        (has(cs::NEW | cs::EST), "\"new\" and \"est\" are mutually exclusive"),
+        (has(cs::NEW | cs::RPL), "\"new\" and \"rpy\" are mutually exclusive"),
+    ];
+    let told: Vec<String> = wrong
+        .iter()
+        .filter(|(is, _)| *is)
+        .map(|(_, why)| format!("{}: invalid connection state: {why}", names.join("|")))
+        .collect();
+    if told.is_empty() { Ok(()) } else { Err(told.join("\n")) }
+}
+
+const CT_STATES: [(u16, &str); 8] = [
+    (cs::NEW, "new"),
+    (cs::EST, "est"),
+    (cs::REL, "rel"),
+    (cs::RPL, "rpl"),
+    (cs::INV, "inv"),
+    (cs::TRK, "trk"),
+    (cs::SNAT, "snat"),
+    (cs::DNAT, "dnat"),
+];
+
+fn subject(c: &mut Ctx, args: &[&str]) -> Result<Subject, String> {
+    let Options { names, generate, l7, mut plain } = options(args)?;
+    let mut packet = None;
+    let given = match plain.len() {
+        3 => plain.pop(),
+        // Without a bridge the packet follows the flow; a bridge's flow is no hexadecimal number.
+        2 if from_hex(plain[1]).is_some_and(|b| b.len() >= 14) => plain.pop(),
+        _ => None,
+    };
+    if let Some(text) = given {
+        if generate {
+            return Err("Syntax error".into());
+        }
+        let bytes = from_hex(text).ok_or("Trailing garbage in packet data")?;
+        if bytes.len() < 14 {
+            return Err("Packet data too short for Ethernet".into());
+        }
+        packet = Some(bytes);
     }
     let (bridge, mut key) = match &plain[..] {
         [flow] => odp_subject(c, None, flow)?,
@@ -106,7 +195,10 @@ fn subject(c: &mut Ctx, args: &[&str]) -> Result<Subject, String> {
             Some(p)
         }
         None if generate => {
-            let bytes = fv_flow::compose::compose(&key.dp, fv_flow::compose::DEFAULT_PAYLOAD);
+            let bytes = match l7 {
+                Some(data) => fv_flow::compose::compose_data(&key.dp, &data),
+                None => fv_flow::compose::compose(&key.dp, fv_flow::compose::DEFAULT_PAYLOAD),
+            };
             Some(Packet::from_slice(&bytes))
         }
         None => None,
@@ -124,7 +216,16 @@ fn odp_subject(c: &Ctx, dp: Option<&str>, flow: &str) -> Result<(String, FlowKey
     let p = fv_flow::odp::parse(flow, &lookup)
         .map_err(|_| format!("syntax error at {flow} (or the bridge name was omitted)"))?;
     let view = i.view.load();
-    let (id, port) = *view.by_dp_port.get(&DpPort(p.key.base.in_port)).ok_or("Invalid datapath flow")?;
+    let dp_port = p.key.base.in_port;
+    let (mut id, port) = *view
+        .by_dp_port
+        .get(&DpPort(dp_port))
+        .ok_or_else(|| format!("no OpenFlow port for datapath port {dp_port}"))?;
+    if let recirc @ 1.. = p.key.base.recirc_id {
+        // The packet goes on in the bridge that sent it round.
+        let state = i.slowpath.frozen.find(fv_core::RecircId(recirc));
+        id = state.ok_or_else(|| format!("no recirculation data for recirc_id {recirc:#x}"))?.bridge;
+    }
     let name = c.engine.bridge_by_id(id).map(|b| b.of.name().to_string()).ok_or("Invalid datapath flow")?;
     let mut key = FlowKey { dp: p.key, ..FlowKey::default() };
     key.dp.base.in_port = port.0;
@@ -137,7 +238,13 @@ fn run(c: &mut Ctx, s: Subject, actions: Option<Vec<Action>>) -> fv_core::Reply 
     let i = c.dp_of(b)?;
     let (view, slowpath) = (i.view.load_full(), i.slowpath.clone());
     let freeze = |f| slowpath.frozen.freeze(f);
-    let start = actions.as_deref().map_or(Start::Tables, Start::Actions);
+    let frozen = slowpath.frozen.find(fv_core::RecircId(s.key.base.recirc_id));
+    let start = match (&actions, &frozen) {
+        (Some(list), _) => Start::Actions(list),
+        (None, Some(state)) => Start::Thaw(state),
+        (None, None) if s.key.base.recirc_id != 0 => Start::Lost,
+        (None, None) => Start::Tables,
+    };
     let out = fv_xlate::translate(&Input {
         view: &view,
         bridge: b.of.id(),

@@ -176,8 +176,8 @@ impl Env {
                 self.actions(packet, exception, depth);
                 return None;
             }
-            DpAction::Drop(_) => {
-                self.drop(packet, DropReason::ActionOfPipeline);
+            DpAction::Drop(code) => {
+                self.drop(packet, DropReason::of_action(*code));
                 return None;
             }
             DpAction::TunnelPush(push) => {
