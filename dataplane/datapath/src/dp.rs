@@ -397,7 +397,7 @@ fn open_tx(port: DpPort, device: &dyn Device) -> Result<PortTx, DpError> {
 fn dp_stats(worker: &WorkerHandle) -> DpStats {
     let s = worker.stats.snapshot();
     DpStats {
-        hit: s.value(Stat::CacheHit) + s.value(Stat::SubtableHit),
+        hit: Stat::HITS.iter().map(|hit| s.value(*hit)).sum(),
         missed: s.value(Stat::Missed),
         lost: s.value(Stat::Lost),
         flows: 0,

@@ -17,7 +17,9 @@ pub type Block = [u64; 8];
 
 /// Secrets of the block hash, one row a block.
 pub struct BlockHash {
-    secret: [Block; BLOCKS],
+    pub(crate) secret: [Block; BLOCKS],
+    /// Round keys of the AES form, two words each.
+    pub(crate) rounds: Block,
 }
 
 impl BlockHash {
@@ -31,11 +33,12 @@ impl BlockHash {
                 n += 1;
                 random.hash_one(n)
             };
-            BlockHash { secret: std::array::from_fn(|_| std::array::from_fn(|_| word())) }
+            let mut row = || std::array::from_fn(|_| word());
+            BlockHash { secret: std::array::from_fn(|_| row()), rounds: row() }
         })
     }
 
-    /// Adds block `i` of a key under `mask` to the hash `h`. Eight multiplications at most two deep.
+    /// Adds block `i` of a key under `mask` to the hash `h`, where there is no AES. Five multiplications, two deep.
     #[inline]
     pub fn add(&self, h: u64, i: usize, key: &Block, mask: &Block) -> u64 {
         let s = &self.secret[i];
@@ -124,8 +127,53 @@ impl FlowNames {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+    use crate::simd::Level;
+
+    /// The AES form of the block hash, in plain code.
+    pub fn soft_aes(h: u64, i: usize, key: &Block, mask: &Block) -> u64 {
+        let secrets = BlockHash::process();
+        let bytes = |b: &Block, lane: usize| -> [u8; 16] {
+            let pair = u128::from(b[lane * 2]) | u128::from(b[lane * 2 + 1]) << 64;
+            pair.to_le_bytes()
+        };
+        let rounds = |x: [u8; 16], first: usize| {
+            round(round(x, bytes(&secrets.rounds, first)), bytes(&secrets.rounds, first + 1))
+        };
+        let mut sum = u128::from(h).to_le_bytes();
+        let mixed: Block = std::array::from_fn(|j| (key[j] & mask[j]) ^ secrets.secret[i][j]);
+        for lane in 0..4 {
+            let x = rounds(bytes(&mixed, lane), 0);
+            sum = std::array::from_fn(|j| sum[j] ^ x[j]);
+        }
+        u128::from_le_bytes(rounds(sum, 2)) as u64
+    }
+
+    /// One AES round (FIPS 197, sections 5.1.1 to 5.1.4).
+    fn round(state: [u8; 16], key: [u8; 16]) -> [u8; 16] {
+        let times = |mut a: u8, mut b: u8| {
+            let mut p = 0;
+            while b != 0 {
+                p ^= if b & 1 != 0 { a } else { 0 };
+                a = a << 1 ^ if a & 0x80 != 0 { 0x1b } else { 0 };
+                b >>= 1;
+            }
+            p
+        };
+        let substitute = |a: u8| {
+            // The inverse is the 254th power.
+            let inverse =
+                (0..7).fold((a, 1u8), |(square, p), _| (times(square, square), times(times(square, square), p))).1;
+            (1..5).fold(inverse, |s, n| s ^ inverse.rotate_left(n)) ^ 0x63
+        };
+        let shifted: [u8; 16] = std::array::from_fn(|n| substitute(state[(n + n % 4 * 4) % 16]));
+        std::array::from_fn(|n| {
+            let (column, row) = (n / 4 * 4, n % 4);
+            let at = |r: usize| shifted[column + (row + r) % 4];
+            times(at(0), 2) ^ times(at(1), 3) ^ at(2) ^ at(3) ^ key[n]
+        })
+    }
 
     #[test]
     fn ufids_look_like_random_uuids() {
@@ -143,15 +191,15 @@ mod tests {
 
     #[test]
     fn absent_blocks_equal_zeros_and_masked_bits_do_not_count() {
-        let h = BlockHash::process();
+        let h = Level::best();
         let mut key = DpKey::default();
         key.base.in_port = 3;
         let mask: Block = std::array::from_fn(|i| if i == 0 { u64::from(u32::MAX) } else { 0 });
-        let one = h.add(0, 0, block(key.words(), 0), &mask);
+        let one = h.hash(0, 0, block(key.words(), 0), &mask);
         key.base.recirc_id = 9;
-        assert_eq!(h.add(0, 0, block(key.words(), 0), &mask), one);
+        assert_eq!(h.hash(0, 0, block(key.words(), 0), &mask), one);
         key.base.in_port = 4;
-        assert_ne!(h.add(0, 0, block(key.words(), 0), &mask), one);
+        assert_ne!(h.hash(0, 0, block(key.words(), 0), &mask), one);
         assert_eq!(blocks_of(key.words()), 1);
         key.ct.nw_proto = 1;
         assert_eq!(blocks_of(key.words()), 0b1001);
@@ -160,13 +208,18 @@ mod tests {
     /// Sequential addresses and ports spread over buckets as random numbers would.
     #[test]
     fn buckets_are_even() {
-        let h = BlockHash::process();
+        for level in [Level::Portable, Level::best()] {
+            check_even(level);
+        }
+    }
+
+    fn check_even(h: Level) {
         let all: Block = [u64::MAX; 8];
         let mut counts = vec![0u32; 1024];
         let mut key = DpKey::default();
         for i in 0..102_400u32 {
             key.base.nw_dst = i.into();
-            counts[(h.add(0, 0, block(key.words(), 0), &all) & 1023) as usize] += 1;
+            counts[(h.hash(0, 0, block(key.words(), 0), &all) & 1023) as usize] += 1;
         }
         let chi2: f64 = counts.iter().map(|c| (f64::from(*c) - 100.0).powi(2) / 100.0).sum();
         assert!((0.7..1.3).contains(&(chi2 / 1023.0)), "{chi2}");

@@ -15,6 +15,7 @@ mod parse;
 mod ports;
 mod registry;
 mod shared;
+mod simd;
 mod trace;
 mod worker;
 
@@ -22,13 +23,14 @@ pub use assign::{Assignment, Policy, QueueDemand, WorkerKind, WorkerSlot, assign
 pub use dp::{Dp, QueueInfo};
 pub use lookup::CacheUse;
 pub use worker::mailbox::{Ack, Mailbox, Waker};
-pub use worker::stats::{QueueStats, Snapshot, Stat, WorkerStats};
+pub use worker::stats::{CacheChoice, QueueStats, Snapshot, Stat, Why, WorkerStats};
 pub use worker::{TurnResult, Worker, WorkerHandle};
 
 /// Parts that benches measure one by one. Not for use.
 #[doc(hidden)]
 pub mod inner {
     pub use crate::flow::Flow;
-    pub use crate::lookup::{NONE, Probe, Table};
+    pub use crate::lookup::{Ask, Burst, NONE, Probe, Table};
     pub use crate::parse::extract_into;
+    pub use crate::simd::{Level, Simd};
 }

@@ -3,7 +3,7 @@
 use fv_core::DpPort;
 use fv_dpif::DropReason;
 use fv_netdev::egress_fixup;
-use fv_packet::{Csum, Gso, Packet};
+use fv_packet::{Batch, Csum, Gso, Packet};
 
 use super::Env;
 use crate::worker::stats::Stat;
@@ -20,6 +20,16 @@ impl Env {
             return self.output_offload(packet, port);
         }
         self.push(packet, port);
+    }
+
+    /// A whole batch to one port; none of its packets needs anything done first.
+    #[inline]
+    pub fn output_all(&mut self, batch: &mut Batch, port: DpPort) {
+        if !self.tx.push_all(port, batch, &self.stats) {
+            for packet in batch.drain() {
+                self.drop(packet, DropReason::InvalidPort);
+            }
+        }
     }
 
     fn push(&mut self, packet: Packet, port: DpPort) {

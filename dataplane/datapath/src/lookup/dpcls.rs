@@ -1,78 +1,112 @@
 //! The megaflow classifier of one ingress port: a hash table ("subtable") per distinct mask, the
 //! most used first.
 //!
-//! Subtables hold indices alone; the flow's masked key, in the slab, is compared. Cost: a hash and
-//! a line per subtable tried, and the flow's line for the one that matches.
+//! Subtables hold indices alone; the flow's masked key, in the slab, is compared. A subtable of one
+//! rule has it at hand and needs no hash.
 
 use std::sync::Arc;
 
 use fv_flow::DpMask;
 use fv_flow::key::DP_WORDS;
 
-use super::line::{Line, NONE, WAYS, tag_of};
-use crate::hash::{BlockHash, block, blocks_of, each_block};
+use super::line::{Lines, NONE, WAYS, tag_of};
+use crate::hash::{Block, block, blocks_of};
+use crate::simd::{Level, Portable, Simd};
 
 /// Lines of a growing table that move to the bigger one at each insertion.
 const MIGRATE_LINES: usize = 8;
+/// A table of at most so many lines is searched for its last rule when only one is left.
+const FEW_LINES: usize = 8;
 
 /// A mask with the blocks that it looks at.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub struct Mask {
     pub mask: DpMask,
     pub blocks: u8,
+    /// It looks at nothing that the first headers do not tell: see [`is_simple`].
+    simple: bool,
 }
 
 impl Mask {
     pub fn new(mask: &DpMask) -> Mask {
-        Mask { mask: *mask, blocks: blocks_of(mask.0.words()) }
+        Mask { mask: *mask, blocks: blocks_of(mask.0.words()), simple: is_simple(mask) }
+    }
+
+    #[inline(always)]
+    pub fn first(&self) -> &Block {
+        block(self.mask.0.words(), 0)
     }
 
     /// Hash of the key's masked bits.
-    #[inline]
-    pub fn hash(&self, key: &[u64; DP_WORDS]) -> u64 {
-        let secrets = BlockHash::process();
-        let mut h = 0;
-        each_block(self.blocks, |i| h = secrets.add(h, i, block(key, i), block(self.mask.0.words(), i)));
+    #[inline(always)]
+    pub fn hash<S: Simd>(&self, key: &[u64; DP_WORDS]) -> u64 {
+        let words = self.mask.0.words();
+        let mut h = S::hash(0, 0, block(key, 0), block(words, 0));
+        let mut rest = self.blocks & !1;
+        while rest != 0 {
+            let i = rest.trailing_zeros() as usize;
+            h = S::hash(h, i, block(key, i), block(words, i));
+            rest &= rest - 1;
+        }
         h
     }
 
-    /// Whether `key` agrees with `masked` wherever the mask looks.
-    #[inline]
-    pub fn matches(&self, key: &[u64; DP_WORDS], masked: &[u64; DP_WORDS]) -> bool {
-        let mut differ = 0;
-        each_block(self.blocks, |i| {
-            let (k, v, m) = (block(key, i), block(masked, i), block(self.mask.0.words(), i));
-            for j in 0..8 {
-                differ |= (k[j] ^ v[j]) & m[j];
-            }
-        });
-        differ == 0
+    /// As `hash`, outside of compiled stages.
+    pub fn hash_at(&self, level: Level, key: &[u64; DP_WORDS]) -> u64 {
+        let words = self.mask.0.words();
+        (0..8).filter(|i| self.blocks >> i & 1 != 0).fold(0, |h, i| level.hash(h, i, block(key, i), block(words, i)))
     }
+
+    /// Whether `key` agrees with `masked` wherever the mask looks beyond the first block.
+    #[inline(always)]
+    pub fn rest_matches(&self, key: &[u64; DP_WORDS], masked: &[u64; DP_WORDS]) -> bool {
+        let mut rest = self.blocks & !1;
+        while rest != 0 {
+            let i = rest.trailing_zeros() as usize;
+            if Portable::differ(block(key, i), block(masked, i), block(self.mask.0.words(), i)) {
+                return false;
+            }
+            rest &= rest - 1;
+        }
+        true
+    }
+}
+
+/// The kind of mask that the reference calls simple: it looks at no more than ingress port,
+/// recirculation, packet type, EtherType, the outer VLAN tag and fragment bits.
+fn is_simple(mask: &DpMask) -> bool {
+    let mut rest = *mask;
+    let b = &mut rest.0.base;
+    (b.in_port, b.recirc_id, b.nw_frag) = (0, 0, 0);
+    b.dl_type = Default::default();
+    b.vlans[0] = Default::default();
+    rest.0.misc.packet_type = 0;
+    rest == DpMask::default()
 }
 
 /// A table of lines, open at line granularity: what finds its home line full goes to the next one,
 /// and each line that was passed counts it in `extra`, so that a search knows when to stop.
-struct Lines {
-    lines: Box<[Line]>,
+pub struct Store {
+    pub lines: Lines,
     len: usize,
 }
 
-impl Lines {
-    fn new(lines: usize) -> Lines {
-        Lines { lines: vec![Line::EMPTY; lines].into(), len: 0 }
+impl Store {
+    fn new(lines: usize) -> Store {
+        Store { lines: Lines::new(lines), len: 0 }
     }
 
     fn cap(&self) -> usize {
-        self.lines.len() * WAYS
+        self.lines.count() * WAYS
     }
 
     /// Where the flow is that `check` accepts: (line, way, index).
-    #[inline]
     fn find(&self, hash: u64, mut check: impl FnMut(u32) -> bool) -> Option<(usize, usize, u32)> {
-        let mut at = hash as usize & (self.lines.len() - 1);
-        for _ in 0..self.lines.len() {
-            let line = &self.lines[at];
-            let mut ways = line.candidates(tag_of(hash));
+        let mut at = self.lines.home(hash);
+        for _ in 0..self.lines.count() {
+            let line = self.lines.line(at);
+            let mut ways = Portable::candidates(line, tag_of(hash));
             while ways != 0 {
                 let way = ways.trailing_zeros() as usize;
                 let index = line.index[way];
@@ -84,60 +118,64 @@ impl Lines {
             if line.extra == 0 {
                 return None;
             }
-            at = (at + 1) & (self.lines.len() - 1);
+            at = self.lines.after(at);
         }
         None
     }
 
     /// The caller keeps the table from being full.
     fn insert(&mut self, hash: u64, index: u32) {
-        let mask = self.lines.len() - 1;
-        let mut at = hash as usize & mask;
+        let mut at = self.lines.home(hash);
         loop {
-            let line = &mut self.lines[at];
+            let line = self.lines.line_mut(at);
             if let Some(way) = line.free_way() {
                 line.set(way, tag_of(hash), index);
                 self.len += 1;
                 return;
             }
             line.extra += 1;
-            at = (at + 1) & mask;
+            at = self.lines.after(at);
         }
     }
 
     fn remove(&mut self, hash: u64, index: u32) -> bool {
         let Some((to, way, _)) = self.find(hash, |i| i == index) else { return false };
-        let mask = self.lines.len() - 1;
-        let mut at = hash as usize & mask;
+        let mut at = self.lines.home(hash);
         while at != to {
-            self.lines[at].extra -= 1;
-            at = (at + 1) & mask;
+            self.lines.line_mut(at).extra -= 1;
+            at = self.lines.after(at);
         }
-        self.lines[to].set(way, 0, NONE);
+        self.lines.line_mut(to).set(way, 0, NONE);
         self.len -= 1;
         true
     }
+}
+
+/// A subtable's only rule: the first block of its masked key, and its flow.
+pub struct Single {
+    pub value: Block,
+    pub index: u32,
 }
 
 /// All flows of one mask. Growing never stops the worker: the old table stays searchable and moves
 /// over a few lines at a time.
 pub struct Subtable {
     pub mask: Arc<Mask>,
-    table: Lines,
+    pub single: Option<Single>,
+    pub table: Store,
     /// The table before the growth and its next line to move.
-    old: Option<(Lines, usize)>,
+    old: Option<(Store, usize)>,
     /// Packets that matched here lately; halved at each ranking.
-    hits: u64,
+    pub hits: u64,
 }
 
 impl Subtable {
     fn new(mask: &DpMask) -> Subtable {
-        Subtable { mask: Arc::new(Mask::new(mask)), table: Lines::new(1), old: None, hits: 0 }
+        Subtable { mask: Arc::new(Mask::new(mask)), single: None, table: Store::new(1), old: None, hits: 0 }
     }
 
     /// Calls `check` with each flow whose tag fits until it says yes.
-    #[inline]
-    fn find(&self, hash: u64, mut check: impl FnMut(u32) -> bool) -> Option<u32> {
+    pub fn find(&self, hash: u64, mut check: impl FnMut(u32) -> bool) -> Option<u32> {
         if let Some((_, _, index)) = self.table.find(hash, &mut check) {
             return Some(index);
         }
@@ -145,12 +183,18 @@ impl Subtable {
         old.find(hash, check).map(|(_, _, index)| index)
     }
 
+    /// Whether all flows are in `table`.
+    #[inline(always)]
+    pub fn is_settled(&self) -> bool {
+        self.old.is_none()
+    }
+
     /// `hash_of` gives a stored flow's hash under this mask.
     fn insert(&mut self, hash: u64, index: u32, hash_of: impl Fn(u32) -> u64) {
         self.migrate(MIGRATE_LINES, &hash_of);
         if (self.table.len + 1) * 10 > self.table.cap() * 7 {
             self.migrate(usize::MAX, &hash_of);
-            let bigger = Lines::new(self.table.lines.len() * 2);
+            let bigger = Store::new(self.table.lines.count() * 2);
             self.old = Some((std::mem::replace(&mut self.table, bigger), 0));
         }
         self.table.insert(hash, index);
@@ -158,9 +202,9 @@ impl Subtable {
 
     fn migrate(&mut self, lines: usize, hash_of: impl Fn(u32) -> u64) {
         let Some((old, next)) = &mut self.old else { return };
-        let end = next.saturating_add(lines).min(old.lines.len());
-        for line in &mut old.lines[*next..end] {
-            for index in &mut line.index {
+        let end = next.saturating_add(lines).min(old.lines.count());
+        for at in *next..end {
+            for index in &mut old.lines.line_mut(at).index {
                 if *index != NONE {
                     self.table.insert(hash_of(*index), *index);
                     old.len -= 1;
@@ -169,13 +213,27 @@ impl Subtable {
             }
         }
         *next = end;
-        if end == old.lines.len() {
+        if end == old.lines.count() {
             self.old = None;
         }
     }
 
     fn remove(&mut self, hash: u64, index: u32) -> bool {
         self.table.remove(hash, index) || self.old.as_mut().is_some_and(|(old, _)| old.remove(hash, index))
+    }
+
+    /// Finds out whether there is one rule only.
+    fn note_single<'a>(&mut self, key_of: impl Fn(u32) -> Option<&'a [u64; DP_WORDS]>) {
+        self.single = None;
+        if self.len() == 1 && self.is_settled() && self.table.lines.count() <= FEW_LINES {
+            let indices = (0..self.table.lines.count()).flat_map(|at| self.table.lines.line(at).index);
+            let mut indices = indices.filter(|i| *i != NONE);
+            if let Some(index) = indices.next()
+                && let Some(key) = key_of(index)
+            {
+                self.single = Some(Single { value: *block(key, 0), index });
+            }
+        }
     }
 
     pub fn len(&self) -> usize {
@@ -190,17 +248,28 @@ impl Subtable {
 /// One ingress port's subtables.
 #[derive(Default)]
 pub struct Classifier {
-    subtables: Vec<Subtable>,
+    pub subtables: Vec<Subtable>,
+    /// There are flows, and all masks are simple.
+    pub simple: bool,
+    /// What each lookup costs is so little that no cache could pay.
+    pub cheap: bool,
 }
+
+/// Subtables of one rule each that are searched faster than a cache.
+const CHEAP_SINGLES: usize = 4;
 
 impl Classifier {
     /// The flow that `check` accepts, and how many subtables were searched.
-    #[inline]
-    pub fn find(&mut self, key: &[u64; DP_WORDS], mut check: impl FnMut(u32, &Mask) -> bool) -> (Option<u32>, u32) {
+    pub fn find(
+        &mut self,
+        level: Level,
+        key: &[u64; DP_WORDS],
+        mut check: impl FnMut(u32, &Mask) -> bool,
+    ) -> (Option<u32>, u32) {
         let mut tried = 0;
         for subtable in &mut self.subtables {
             tried += 1;
-            let hash = subtable.mask.hash(key);
+            let hash = subtable.mask.hash_at(level, key);
             let found = subtable.find(hash, |index| check(index, &subtable.mask));
             if found.is_some() {
                 subtable.hits += 1;
@@ -208,15 +277,6 @@ impl Classifier {
             }
         }
         (None, tried)
-    }
-
-    /// The first flow of the first subtable that the key's hash suggests; counts as a hit there.
-    #[inline]
-    pub fn guess(&mut self, key: &[u64; DP_WORDS]) -> Option<u32> {
-        let subtable = self.subtables.first_mut()?;
-        let found = subtable.find(subtable.mask.hash(key), |_| true);
-        subtable.hits += u64::from(found.is_some());
-        found
     }
 
     /// The subtable of a mask, made if need be.
@@ -229,33 +289,60 @@ impl Classifier {
         &mut self.subtables[at]
     }
 
+    /// `key_of` gives stored flows' masked keys; of a flow just to be inserted, it may not know.
     pub fn insert<'a>(
         &mut self,
+        level: Level,
         mask: &DpMask,
-        masked: &[u64; DP_WORDS],
+        masked: &'a [u64; DP_WORDS],
         index: u32,
-        key_of: impl Fn(u32) -> &'a [u64; DP_WORDS],
+        key_of: impl Fn(u32) -> Option<&'a [u64; DP_WORDS]>,
     ) -> Arc<Mask> {
         let subtable = self.subtable(mask);
         let mask = subtable.mask.clone();
-        subtable.insert(mask.hash(masked), index, |i| mask.hash(key_of(i)));
+        let key_of = |i: u32| if i == index { Some(masked) } else { key_of(i) };
+        subtable.insert(mask.hash_at(level, masked), index, |i| mask.hash_at(level, key_of(i).unwrap_or(masked)));
+        subtable.note_single(key_of);
+        self.changed();
         mask
     }
 
     /// The flow with exactly this mask and masked key.
-    pub fn exact(&self, mask: &DpMask, masked: &[u64; DP_WORDS], check: impl FnMut(u32) -> bool) -> Option<u32> {
+    pub fn exact(
+        &self,
+        level: Level,
+        mask: &DpMask,
+        masked: &[u64; DP_WORDS],
+        check: impl FnMut(u32) -> bool,
+    ) -> Option<u32> {
         let subtable = self.subtables.iter().find(|s| s.mask.mask == *mask)?;
-        subtable.find(subtable.mask.hash(masked), check)
+        subtable.find(subtable.mask.hash_at(level, masked), check)
     }
 
-    pub fn remove(&mut self, mask: &DpMask, masked: &[u64; DP_WORDS], index: u32) -> bool {
+    pub fn remove<'a>(
+        &mut self,
+        level: Level,
+        mask: &DpMask,
+        masked: &[u64; DP_WORDS],
+        index: u32,
+        key_of: impl Fn(u32) -> Option<&'a [u64; DP_WORDS]>,
+    ) -> bool {
         let Some(at) = self.subtables.iter().position(|s| s.mask.mask == *mask) else { return false };
         let subtable = &mut self.subtables[at];
-        let removed = subtable.remove(subtable.mask.hash(masked), index);
+        let removed = subtable.remove(subtable.mask.hash_at(level, masked), index);
         if subtable.is_empty() {
             self.subtables.remove(at);
+        } else {
+            subtable.note_single(key_of);
         }
+        self.changed();
         removed
+    }
+
+    fn changed(&mut self) {
+        self.simple = !self.subtables.is_empty() && self.subtables.iter().all(|s| s.mask.simple);
+        self.cheap = self.subtables.len() <= 1
+            || self.subtables.len() <= CHEAP_SINGLES && self.subtables.iter().all(|s| s.single.is_some());
     }
 
     /// Puts the subtables that match most first.
@@ -272,8 +359,21 @@ impl Classifier {
             subtable.hits /= 2;
         }
     }
+}
 
-    pub fn subtables(&self) -> impl ExactSizeIterator<Item = &Subtable> {
-        self.subtables.iter()
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn simple_masks() {
+        let mut m = DpMask::default();
+        m.0.base.in_port = u32::MAX;
+        m.0.base.dl_type = u16::MAX.into();
+        m.0.base.vlans[0].tci = 0x1fff.into();
+        m.0.base.nw_frag = 3;
+        assert!(is_simple(&m));
+        m.0.base.dl_dst[0] = 1;
+        assert!(!is_simple(&m));
     }
 }

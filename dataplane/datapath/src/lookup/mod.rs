@@ -4,24 +4,28 @@
 //! Whatever path finds an entry, the entry's own masked key decides whether it matches, and the
 //! flow's state word whether it still exists.
 
+mod burst;
 mod cache;
 pub mod dpcls;
-mod line;
+mod entry;
+pub mod line;
 
 use std::sync::Arc;
 
 use fv_core::Nanos;
 use fv_dpif::WorkerId;
 use fv_flow::DpKey;
-use fv_flow::key::DP_WORDS;
 use hashbrown::HashMap;
 
+pub use self::burst::{BURST, Burst};
 use self::cache::Cache;
 use self::dpcls::{Classifier, Mask};
+use self::entry::Slab;
+pub use self::entry::{Entry, State};
 pub use self::line::NONE;
-use crate::exec::{Code, Shape};
-use crate::flow::{Flow, SlotRef};
-use crate::hash::{Block, BlockHash, block, blocks_of, each_block};
+use crate::flow::Flow;
+use crate::hash::{Block, block, blocks_of};
+use crate::simd::{Level, Portable, Simd};
 
 /// Subtables are put in the order of their use this often.
 const RANK_INTERVAL: Nanos = Nanos::from_secs(1);
@@ -77,131 +81,39 @@ impl Probe {
         Probe { key: *key, blocks: blocks_of(key.words()) }
     }
 
+    #[inline(always)]
+    pub fn first(&self) -> &Block {
+        block(self.key.words(), 0)
+    }
+
     /// Hash of the key without the fields that change from packet to packet of a connection.
-    #[inline]
-    pub fn hash(&self) -> u64 {
+    #[inline(always)]
+    pub fn hash<S: Simd>(&self) -> u64 {
         let words = self.key.words();
-        let secrets = BlockHash::process();
-        let mut h = secrets.add(0, 0, block(words, 0), &STEADY);
-        each_block(self.blocks & !1, |i| h = secrets.add(h, i, block(words, i), &EVERY));
+        let mut h = S::hash(0, 0, block(words, 0), &STEADY);
+        let mut rest = self.blocks & !1;
+        while rest != 0 {
+            let i = rest.trailing_zeros() as usize;
+            h = S::hash(h, i, block(words, i), &EVERY);
+            rest &= rest - 1;
+        }
         h
     }
 }
 
-/// What a worker keeps of a flow: one line to compare most keys with, one with the rest.
-#[repr(C, align(64))]
-pub struct Entry {
-    /// Block 0 of the masked key.
-    base: Block,
-    pub flow: Arc<Flow>,
-    mask: Arc<Mask>,
-    /// The flow's program as of `version`.
-    pub code: Arc<Code>,
-    pub slot: SlotRef,
-    /// Scratch of the batch that is being grouped: its number, and the group in it.
-    pub batch: u64,
-    version: u32,
-    /// What the program comes down to, so that simple ones cost no access more.
-    pub shape: Shape,
-    pub group: u8,
-}
-
-const _: () = assert!(size_of::<Option<Entry>>() == 128);
-
-impl Entry {
-    fn new(flow: &Arc<Flow>, mask: Arc<Mask>, worker: WorkerId) -> Entry {
-        let code = flow.code();
-        Entry {
-            base: *block(flow.masked.words(), 0),
-            flow: flow.clone(),
-            mask,
-            shape: code.shape,
-            code,
-            slot: flow.slot_of(worker),
-            batch: 0,
-            version: flow.version().unwrap_or(u32::MAX),
-            group: 0,
-        }
-    }
-
-    /// Alive and matching by `mask`, which is the flow's own.
-    #[inline]
-    fn matches(&self, key: &[u64; DP_WORDS], mask: &Mask) -> bool {
-        let (k, m) = (block(key, 0), block(mask.mask.0.words(), 0));
-        let mut differ = 0;
-        for j in 0..8 {
-            differ |= (k[j] ^ self.base[j]) & m[j];
-        }
-        differ == 0 && (mask.blocks == 1 || mask.matches(key, self.flow.masked.words())) && !self.flow.is_dead()
-    }
-
-    /// Takes over a changed program.
-    #[inline]
-    pub fn refresh(&mut self) {
-        if let Some(version) = self.flow.version()
-            && version != self.version
-        {
-            self.code = self.flow.code();
-            self.shape = self.code.shape;
-            self.version = version;
-        }
-    }
-}
-
-/// Entries in chunks, which never move.
-#[derive(Default)]
-struct Slab {
-    chunks: Vec<Box<[Option<Entry>; CHUNK]>>,
-    free: Vec<u32>,
-}
-
-/// Entries of a chunk.
-const CHUNK: usize = 64;
-
-impl Slab {
-    #[inline]
-    fn find(&self, index: u32) -> Option<&Entry> {
-        self.chunks.get(index as usize / CHUNK)?[index as usize % CHUNK].as_ref()
-    }
-
-    #[inline]
-    fn find_mut(&mut self, index: u32) -> Option<&mut Entry> {
-        self.chunks.get_mut(index as usize / CHUNK)?[index as usize % CHUNK].as_mut()
-    }
-
-    /// A free place.
-    fn place(&mut self) -> u32 {
-        if self.free.is_empty() {
-            let first = self.len();
-            self.chunks.push(Box::new([const { None }; CHUNK]));
-            self.free.extend((first..first + CHUNK).rev().map(|i| i as u32));
-        }
-        self.free.pop().unwrap_or(NONE)
-    }
-
-    fn put(&mut self, index: u32, entry: Entry) {
-        if let Some(chunk) = self.chunks.get_mut(index as usize / CHUNK) {
-            chunk[index as usize % CHUNK] = Some(entry);
-        }
-    }
-
-    fn take(&mut self, index: u32) -> Option<Entry> {
-        let entry = self.chunks.get_mut(index as usize / CHUNK)?[index as usize % CHUNK].take()?;
-        self.free.push(index);
-        Some(entry)
-    }
-
-    /// Places, free ones included.
-    fn len(&self) -> usize {
-        self.chunks.len() * CHUNK
+impl Probe {
+    /// As `hash`, outside of compiled stages.
+    pub fn hash_now(&self, level: Level) -> u64 {
+        let words = self.key.words();
+        let mask = |i| if i == 0 { &STEADY } else { &EVERY };
+        let blocks = (0..8).filter(|i| self.blocks >> i & 1 != 0);
+        blocks.fold(0, |h, i| level.hash(h, i, block(words, i), mask(i)))
     }
 }
 
 /// How a lookup ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Found {
-    /// By the tag cache.
-    Cache(u32),
     /// By the classifier, after so many subtables.
     Subtable(u32, u32),
     Miss(u32),
@@ -210,7 +122,7 @@ pub enum Found {
 impl Found {
     pub fn index(self) -> Option<u32> {
         match self {
-            Found::Cache(i) | Found::Subtable(i, _) => Some(i),
+            Found::Subtable(i, _) => Some(i),
             Found::Miss(_) => None,
         }
     }
@@ -219,6 +131,8 @@ impl Found {
 /// Lookups by what answered them; misses are not counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Tally {
+    /// By a classifier whose masks are all simple.
+    pub simple: u64,
     pub cache: u64,
     pub subtable: u64,
     /// Subtables searched for the latter.
@@ -226,30 +140,50 @@ pub struct Tally {
 }
 
 impl Tally {
-    fn add(&mut self, found: Found) {
-        match found {
-            Found::Cache(_) => self.cache += 1,
-            Found::Subtable(_, tried) => {
-                (self.subtable, self.tried) = (self.subtable + 1, self.tried + u64::from(tried))
+    /// Takes back one hit.
+    fn uncount(&mut self) {
+        for n in [&mut self.cache, &mut self.simple, &mut self.subtable] {
+            if *n > 0 {
+                *n -= 1;
+                return;
             }
-            Found::Miss(_) => {}
         }
+    }
+
+    fn add(&mut self, other: Tally) {
+        self.simple += other.simple;
+        self.cache += other.cache;
+        self.subtable += other.subtable;
+        self.tried += other.tried;
     }
 }
 
-/// When the tag cache is asked and filled.
+/// What a lookup has to do with the cache.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ask {
+    Nothing,
+    /// Ask it, remember what it did not know.
+    Remember,
+    /// Ask it, remember some of what it did not know.
+    Sometimes,
+}
+
+/// How `other_config` wants the tag cache to be used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum CacheUse {
-    /// Where it pays: a port with more than one subtable.
+    /// Nothing is set: where and as big as it pays, by measurement.
     #[default]
     Adaptive,
-    /// One in so many lookups that failed in it is remembered; 0 switches it off.
+    /// `emc-insert-inv-prob`: one in so many lookups that failed in it is remembered, in as many
+    /// entries as the reference's EMC has; 0 switches it off.
     Inverse(u32),
+    /// `smc-enable`: always asked and filled, as big as pays.
+    Always,
 }
 
 /// One worker's flows.
-#[derive(Default)]
 pub struct Table {
+    level: Level,
     slab: Slab,
     cache: Cache,
     cache_use: CacheUse,
@@ -265,13 +199,45 @@ pub struct Table {
     sweep: Option<usize>,
 }
 
+impl Default for Table {
+    fn default() -> Table {
+        Table::at(Level::best())
+    }
+}
+
 impl Table {
+    /// With the stages of a level that the processor has.
+    pub fn at(level: Level) -> Table {
+        Table {
+            level,
+            slab: Slab::default(),
+            cache: Cache::default(),
+            cache_use: CacheUse::default(),
+            classifiers: Vec::new(),
+            ports: HashMap::default(),
+            last: None,
+            ranked: Nanos::ZERO,
+            random: 0,
+            sweep: None,
+        }
+    }
+
     pub fn set_cache_use(&mut self, cache_use: CacheUse) {
         self.cache_use = cache_use;
+        self.cache.set_may_grow(!matches!(cache_use, CacheUse::Inverse(_)));
         self.cache.clear();
     }
 
-    #[inline]
+    pub fn cache_use(&self) -> CacheUse {
+        self.cache_use
+    }
+
+    /// Entries that the cache has room for now, and whether it is as small as it gets.
+    pub fn cache_size(&self) -> (usize, bool) {
+        (self.cache.capacity(), self.cache.is_small())
+    }
+
+    #[inline(always)]
     pub fn entry(&self, index: u32) -> Option<&Entry> {
         self.slab.find(index)
     }
@@ -282,7 +248,7 @@ impl Table {
     }
 
     pub fn len(&self) -> usize {
-        self.slab.len() - self.slab.free.len()
+        self.slab.len()
     }
 
     pub fn is_empty(&self) -> bool {
@@ -301,70 +267,93 @@ impl Table {
         }
     }
 
-    /// Reads: probe. Writes: the cache, hit counts. Next: grouping.
+    /// What a port's lookups cost without a cache, in a word: see [`Terrain`].
     #[inline]
+    pub fn terrain(&mut self, port: u32) -> Terrain {
+        let Some(c) = self.classifier_of(port) else { return Terrain { subtables: 0, cheap: true } };
+        let c = &self.classifiers[c];
+        Terrain { subtables: c.subtables.len() as u32, cheap: c.cheap }
+    }
+
+    /// One lookup, without the cache, one step after another.
     pub fn lookup(&mut self, probe: &Probe) -> Found {
         let words = probe.key.words();
         let Some(c) = self.classifier_of(probe.key.base.in_port) else { return Found::Miss(0) };
-        let classifier = &mut self.classifiers[c];
         let slab = &self.slab;
-        let ask = match self.cache_use {
-            CacheUse::Adaptive => classifier.subtables().len() > 1,
-            CacheUse::Inverse(n) => n != 0,
+        let check = |i: u32, mask: &Mask| {
+            slab.find(i).is_some_and(|e| e.matches_by::<Portable>(probe, mask) && e.state() != State::Dead)
         };
-        let cached = |i: u32| slab.find(i).is_some_and(|e| e.matches(words, &e.mask));
-        let hash = if ask { probe.hash() } else { 0 };
-        if ask && let Some(index) = self.cache.find(hash, cached) {
-            return Found::Cache(index);
+        match self.classifiers[c].find(self.level, words, check) {
+            (Some(index), tried) => Found::Subtable(index, tried),
+            (None, tried) => Found::Miss(tried),
         }
-        let check = |i: u32, mask: &Mask| slab.find(i).is_some_and(|e| e.matches(words, mask));
-        let (found, tried) = classifier.find(words, check);
-        let Some(index) = found else { return Found::Miss(tried) };
-        if ask && self.dice() {
-            let slab = &self.slab;
-            self.cache.insert(hash, index, |i| slab.find(i).is_some_and(|e| !e.flow.is_dead()));
-        }
-        Found::Subtable(index, tried)
     }
 
-    /// Looks up a burst in two passes, so that the memory accesses of different packets overlap:
-    /// first what each packet's hash suggests, then whether that is right. What is not is searched
-    /// for in full. `found` gets indices of entries, [`NONE`] for a miss.
+    /// Looks up a burst as the settings say, an adaptive cache where subtables are many. For those who
+    /// do not measure.
     pub fn lookup_burst(&mut self, probes: &[Probe], found: &mut [u32]) -> Tally {
-        let mut by_cache = 0u32;
-        for (i, (probe, guess)) in probes.iter().zip(found.iter_mut()).enumerate() {
-            let (index, cached) = self.guess(probe);
-            *guess = index;
-            by_cache |= u32::from(cached) << i;
+        let port = probes.first().map_or(0, |p| p.key.base.in_port);
+        let cheap = self.terrain(port).cheap;
+        let ask = match self.cache_use {
+            CacheUse::Adaptive if cheap => Ask::Nothing,
+            CacheUse::Adaptive | CacheUse::Always | CacheUse::Inverse(1) => Ask::Remember,
+            CacheUse::Inverse(0) => Ask::Nothing,
+            CacheUse::Inverse(_) => Ask::Sometimes,
+        };
+        self.lookup_all(Burst { probes, hashes: &mut [0; BURST], hashed: 0, found }, ask)
+    }
+
+    /// Looks up a burst, at most [`BURST`] packets. Mixed ingress ports are looked up in runs of one.
+    #[inline]
+    pub fn lookup_all(&mut self, burst: Burst<'_>, ask: Ask) -> Tally {
+        let Burst { probes, hashes, hashed, found } = burst;
+        let port = |p: &Probe| p.key.base.in_port;
+        let Some(first) = probes.first().map(port) else { return Tally::default() };
+        if probes.iter().all(|p| port(p) == first) {
+            return self.lookup_run(first, &mut Burst { probes, hashes, hashed, found }, ask);
         }
-        let mut tally = Tally::default();
-        for (i, (probe, found)) in probes.iter().zip(found).enumerate() {
-            let right = self.slab.find(*found).is_some_and(|e| e.matches(probe.key.words(), &e.mask));
-            let how = match right {
-                true if by_cache >> i & 1 != 0 => Found::Cache(*found),
-                true => Found::Subtable(*found, 1),
-                false => self.lookup(probe),
+        let (mut tally, mut from) = (Tally::default(), 0);
+        while from < probes.len() {
+            let first = port(&probes[from]);
+            let n = probes[from..].iter().take_while(|p| port(p) == first).count();
+            let mut some = [0; BURST];
+            some[..n].copy_from_slice(&hashes[from..from + n]);
+            let run = &mut Burst {
+                probes: &probes[from..from + n],
+                hashes: &mut some,
+                hashed: hashed >> from,
+                found: &mut found[from..from + n],
             };
-            *found = how.index().unwrap_or(NONE);
-            tally.add(how);
+            tally.add(self.lookup_run(first, run, ask));
+            hashes[from..from + n].copy_from_slice(&some[..n]);
+            from += n;
         }
         tally
     }
 
-    /// The first flow that the packet's hash suggests, and whether the cache did.
     #[inline]
-    fn guess(&mut self, probe: &Probe) -> (u32, bool) {
-        let Some(c) = self.classifier_of(probe.key.base.in_port) else { return (NONE, false) };
-        let classifier = &mut self.classifiers[c];
-        let ask = match self.cache_use {
-            CacheUse::Adaptive => classifier.subtables().len() > 1,
-            CacheUse::Inverse(n) => n != 0,
-        };
-        let guess = match ask {
-            true => self.cache.find(probe.hash(), |_| true),
-            false => classifier.guess(probe.key.words()),
-        };
-        (guess.unwrap_or(NONE), ask)
+    fn lookup_run(&mut self, port: u32, burst: &mut Burst<'_>, ask: Ask) -> Tally {
+        match self.classifier_of(port) {
+            Some(c) => burst::lookup(self, c, burst, ask),
+            None => {
+                burst.found.fill(NONE);
+                Tally::default()
+            }
+        }
+    }
+
+    /// Another flow for a packet whose flow is dead.
+    #[cold]
+    fn replace_dead(&mut self, probe: &Probe, tally: &mut Tally) -> u32 {
+        let found = self.lookup(probe);
+        let index = found.index().unwrap_or(NONE);
+        match self.slab.find_mut(index) {
+            Some(e) if e.state() == State::Changed => e.refresh(),
+            Some(_) => {}
+            // It was counted as a hit of whatever found the dead one.
+            None => tally.uncount(),
+        }
+        index
     }
 
     fn dice(&mut self) -> bool {
@@ -384,7 +373,7 @@ impl Table {
         });
         let slab = &self.slab;
         let same = |i: u32| slab.find(i).is_some_and(|e| e.flow.masked == flow.masked);
-        if let Some(index) = self.classifiers[c].exact(mask, masked, same) {
+        if let Some(index) = self.classifiers[c].exact(self.level, mask, masked, same) {
             match self.entry(index) {
                 Some(e) if Arc::ptr_eq(&e.flow, flow) => return index,
                 _ => self.take_out(index),
@@ -392,8 +381,8 @@ impl Table {
         }
         let index = self.slab.place();
         let slab = &self.slab;
-        let key_of = |i: u32| slab.find(i).map_or(masked, |e| e.flow.masked.words());
-        let mask = self.classifiers[c].insert(mask, masked, index, key_of);
+        let key_of = |i: u32| slab.find(i).map(|e| e.flow.masked.words());
+        let mask = self.classifiers[c].insert(self.level, mask, masked, index, key_of);
         self.slab.put(index, Entry::new(flow, mask, worker));
         index
     }
@@ -403,7 +392,7 @@ impl Table {
         let Some(c) = self.classifier_of(flow.key.base.in_port) else { return };
         let slab = &self.slab;
         let same = |i: u32| slab.find(i).is_some_and(|e| Arc::ptr_eq(&e.flow, flow));
-        if let Some(index) = self.classifiers[c].exact(&flow.mask, flow.masked.words(), same) {
+        if let Some(index) = self.classifiers[c].exact(self.level, &flow.mask, flow.masked.words(), same) {
             self.take_out(index);
         }
     }
@@ -412,7 +401,9 @@ impl Table {
         let Some(entry) = self.slab.take(index) else { return };
         let flow = &entry.flow;
         if let Some(c) = self.classifier_of(flow.key.base.in_port) {
-            self.classifiers[c].remove(&flow.mask, flow.masked.words(), index);
+            let slab = &self.slab;
+            let key_of = |i: u32| slab.find(i).map(|e| e.flow.masked.words());
+            self.classifiers[c].remove(self.level, &flow.mask, flow.masked.words(), index, key_of);
         }
     }
 
@@ -428,22 +419,30 @@ impl Table {
             self.ranked = now;
             self.classifiers.iter_mut().for_each(Classifier::rank);
         }
-        self.cache.maybe_grow(self.len());
+        self.cache.fit();
         let Some(from) = self.sweep else { return false };
-        let to = (from + budget).min(self.slab.len());
+        let to = (from + budget).min(self.slab.places());
         for index in from..to {
             if self.entry(index as u32).is_some_and(|e| e.flow.is_dead()) {
                 self.take_out(index as u32);
             }
         }
-        self.sweep = (to < self.slab.len()).then_some(to);
+        self.sweep = (to < self.slab.places()).then_some(to);
         self.sweep.is_some()
     }
 
     /// Subtables, over all ports.
     pub fn subtables(&self) -> usize {
-        self.classifiers.iter().map(|c| c.subtables().len()).sum()
+        self.classifiers.iter().map(|c| c.subtables.len()).sum()
     }
+}
+
+/// What a port's classifier looks like from afar.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Terrain {
+    pub subtables: u32,
+    /// No cache can be faster.
+    pub cheap: bool,
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use super::rxq::{WAITING_MAX, Waiting};
 use super::stats::Stat;
 use crate::assign::WorkerKind;
 use crate::flow::Flow;
-use crate::lookup::{Found, Probe};
+use crate::lookup::{Found, Probe, State};
 use crate::trace;
 
 impl Worker {
@@ -34,7 +34,9 @@ impl Worker {
         let found = self.table.lookup(probe);
         let Some(entry) = found.index().and_then(|index| self.table.entry_mut(index)) else { return Some(packet) };
         count_found(&self.env.stats, found);
-        entry.refresh();
+        if entry.state() == State::Changed {
+            entry.refresh();
+        }
         let tcp_flags = probe.key.base.tcp_flags.get();
         entry.flow.count(&entry.slot, 1, packet.len() as u64, self.env.now, tcp_flags);
         self.env.run(packet, entry.shape, &entry.code, depth);

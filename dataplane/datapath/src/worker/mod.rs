@@ -1,6 +1,7 @@
 //! A worker: receive queues, its view of the flows, transmit buffers, and the turn that moves
 //! packets between them. The same for poll workers, event workers and the control thread.
 
+pub mod adapt;
 pub mod mailbox;
 mod miss;
 mod process;
@@ -16,7 +17,7 @@ use std::sync::Arc;
 use fv_core::{DpPort, Nanos};
 use fv_dpif::{DropReason, Program, WorkerId};
 use fv_flow::DpKey;
-use fv_packet::{BATCH_MAX, Batch, Packet};
+use fv_packet::{BATCH_MAX, Packet};
 use rustix::event::{PollFd, PollFlags, poll};
 
 use self::mailbox::{Mail, Mailbox, Msg};
@@ -86,6 +87,8 @@ pub struct Worker {
     found: bool,
     env: Env,
     scratch: Box<Scratch>,
+    /// Entries that the cache had room for at the last look.
+    cache_room: usize,
     /// Reads a cheap clock for cycle accounting; any unit.
     ticks: fn() -> u64,
 }
@@ -117,6 +120,7 @@ impl Worker {
             found: false,
             env,
             scratch: Box::default(),
+            cache_room: 0,
             ticks,
         }
     }
@@ -229,12 +233,12 @@ impl Worker {
         if !self.queues[q].waiting.is_empty() {
             self.serve_waiting(q);
         }
-        let mut batch = Batch::new();
         let queue = &mut self.queues[q];
         if queue.broken {
             return 0;
         }
-        if let Err(error) = queue.rx.recv(&mut batch) {
+        let batch = &mut self.scratch.batch;
+        if let Err(error) = queue.rx.recv(batch) {
             log::warn!(target: "dpif_netdev", "port {} queue {}: {error}", queue.port, queue.queue);
             queue.broken = true;
             self.queues_seq += 1;
@@ -246,22 +250,35 @@ impl Worker {
         let start = (self.ticks)();
         let port = queue.port;
         self.env.stats.add(Stat::Received, got as u64);
-        let mut n = 0;
-        for mut packet in batch.drain() {
-            if packet.len() < FRAME_MIN {
-                self.env.drop(packet, DropReason::RxInvalidPacket);
-                continue;
-            }
+        let mut short = false;
+        for packet in batch.iter_mut() {
             packet.meta_mut().in_port = port.0;
-            self.scratch.load(n, packet, self.env.vlan_limit);
-            n += 1;
+            short |= packet.len() < FRAME_MIN;
         }
-        self.process(n, 0, Some(q));
+        if short {
+            self.drop_short();
+        }
+        self.scratch.parse(self.env.vlan_limit);
+        self.process(0, Some(q));
         self.finish_work(Some(q));
         if let Some(queue) = self.queues.get(q) {
             queue.stats.add(got as u64, (self.ticks)().wrapping_sub(start));
         }
         got
+    }
+
+    /// Drops what has no Ethernet header.
+    #[cold]
+    fn drop_short(&mut self) {
+        let mut all = self.scratch.batch.take();
+        for packet in all.drain() {
+            if packet.len() < FRAME_MIN {
+                self.env.drop(packet, DropReason::RxInvalidPacket);
+            } else {
+                // It came out of a batch as large.
+                let _ = self.scratch.batch.push(packet);
+            }
+        }
     }
 
     /// Runs `program` on a packet that the control plane made or kept; its metadata comes from `key`.

@@ -8,6 +8,7 @@ use fv_core::DpPort;
 use fv_netdev::RxQueue;
 use fv_packet::Packet;
 
+use super::adapt::Adapt;
 use super::mailbox::AckToken;
 use super::stats::QueueStats;
 use crate::lookup::Probe;
@@ -33,6 +34,8 @@ pub struct Rxq {
     pub waiting: VecDeque<Waiting>,
     /// Misses that may still be served in this turn.
     pub tokens: u32,
+    /// Whether its lookups ask the cache.
+    pub adapt: Adapt,
     /// Failed for good: not polled again until its port is opened anew.
     pub broken: bool,
     life: Life,
@@ -47,7 +50,17 @@ pub struct Life {
 
 impl Rxq {
     pub fn new(port: DpPort, queue: usize, rx: Box<dyn RxQueue>, stats: Arc<QueueStats>, life: Life) -> Rxq {
-        Rxq { port, queue, rx, stats, waiting: VecDeque::new(), tokens: 0, broken: false, life }
+        Rxq {
+            port,
+            queue,
+            rx,
+            stats,
+            waiting: VecDeque::new(),
+            tokens: 0,
+            adapt: Adapt::default(),
+            broken: false,
+            life,
+        }
     }
 
     /// Its port is gone.

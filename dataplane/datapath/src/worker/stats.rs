@@ -1,6 +1,6 @@
 //! What a worker counts: single writer, any reader.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use crossbeam_utils::CachePadded;
 
@@ -23,8 +23,13 @@ stats! {
     Executed,
     /// Packets sent through the datapath again.
     Recirculated,
-    /// Lookups that the tag cache answered.
+    /// Lookups on ports whose flows look at no more than ingress port, EtherType, VLAN and fragment bits
+    /// ("simple match").
+    SimpleHit,
+    /// Lookups that the tag cache answered while it was as small as an EMC is.
     CacheHit,
+    /// Those that it answered while it was larger ("SMC").
+    BigCacheHit,
     /// Lookups that a subtable answered.
     SubtableHit,
     /// Subtables searched for those.
@@ -55,6 +60,11 @@ stats! {
     BusyTicks,
     /// Ticks spent in upcalls.
     UpcallTicks,
+}
+
+impl Stat {
+    /// Lookups that found a flow, whatever answered them.
+    pub const HITS: [Stat; 4] = [Stat::SimpleHit, Stat::CacheHit, Stat::BigCacheHit, Stat::SubtableHit];
 }
 
 const N: usize = Stat::ALL.len();
@@ -110,6 +120,8 @@ pub struct QueueStats {
     ticks: AtomicU64,
     /// Misses dropped because this queue's were too many.
     overflow: AtomicU64,
+    /// What its lookups do about the cache.
+    pub cache: CacheChoice,
 }
 
 impl QueueStats {
@@ -132,5 +144,68 @@ impl QueueStats {
 
     pub fn overflow(&self) -> u64 {
         self.overflow.load(Ordering::Relaxed)
+    }
+}
+
+/// Why a queue's lookups ask the cache, or do not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Why {
+    /// No packet has come yet.
+    Idle,
+    /// `other_config` or the interface says so.
+    Set,
+    /// The subtables are so few that no cache can be faster.
+    Cheap,
+    /// Not tried yet.
+    Untried,
+    /// By trial.
+    Measured,
+}
+
+impl Why {
+    const ALL: [Why; 5] = [Why::Idle, Why::Set, Why::Cheap, Why::Untried, Why::Measured];
+}
+
+/// A queue's choice, published by its worker.
+#[derive(Default, Debug)]
+pub struct CacheChoice {
+    on: AtomicBool,
+    why: AtomicU8,
+    trials: AtomicU64,
+    /// Sixteenths of ticks a packet's lookup took with and without, at the last trial.
+    with: AtomicU64,
+    without: AtomicU64,
+}
+
+impl CacheChoice {
+    pub(crate) fn set(&self, on: bool, why: Why) {
+        self.on.store(on, Ordering::Relaxed);
+        self.why.store(why as u8, Ordering::Relaxed);
+    }
+
+    pub(crate) fn tried(&self, with: u64, without: u64) {
+        self.with.store(with, Ordering::Relaxed);
+        self.without.store(without, Ordering::Relaxed);
+        self.trials.store(self.trials() + 1, Ordering::Relaxed);
+    }
+
+    pub fn on(&self) -> bool {
+        self.on.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub fn why(&self) -> Why {
+        Why::ALL.get(usize::from(self.why.load(Ordering::Relaxed))).copied().unwrap_or(Why::Idle)
+    }
+
+    pub fn trials(&self) -> u64 {
+        self.trials.load(Ordering::Relaxed)
+    }
+
+    /// Ticks that a packet's lookup took with and without the cache, at the last trial.
+    pub fn costs(&self) -> (f64, f64) {
+        let cost = |c: &AtomicU64| c.load(Ordering::Relaxed) as f64 / 16.0;
+        (cost(&self.with), cost(&self.without))
     }
 }

@@ -131,6 +131,27 @@ impl TxPorts {
         p.buffer.push(packet)
     }
 
+    /// Buffers a whole batch and leaves it empty; false if there is no such port.
+    #[inline]
+    pub fn push_all(&mut self, port: DpPort, batch: &mut Batch, stats: &WorkerStats) -> bool {
+        let Some(Some(p)) = self.ports.get_mut(port.0 as usize) else { return false };
+        if p.buffer.room() < batch.len() && !p.send(stats) {
+            discard(&mut p.buffer, stats);
+        }
+        if p.buffer.is_empty() {
+            std::mem::swap(&mut p.buffer, batch);
+            if !self.dirty.contains(&port.0) {
+                self.dirty.push(port.0);
+            }
+            return true;
+        }
+        for packet in batch.drain() {
+            // Room was made above.
+            let _ = p.buffer.push(packet);
+        }
+        true
+    }
+
     /// Sends all buffers; says whether packets stay behind a queue that was held.
     pub fn flush(&mut self, stats: &WorkerStats) -> bool {
         let ports = &mut self.ports;

@@ -238,7 +238,7 @@ pub fn check_conserved(dp: &Dp) {
     let came = t(Stat::Received) + t(Stat::Executed) + t(Stat::Copied);
     let went = t(Stat::Sent) + t(Stat::Dropped) + t(Stat::Punted) + t(Stat::Ended);
     assert_eq!(came, went, "received, executed and copied against sent, dropped, punted and ended");
-    let lookups = t(Stat::CacheHit) + t(Stat::SubtableHit) + t(Stat::Missed);
+    let lookups = Stat::HITS.iter().map(|hit| t(*hit)).sum::<u64>() + t(Stat::Missed);
     let short = dp_short(dp);
     assert_eq!(t(Stat::Received) - short + t(Stat::Recirculated), lookups);
     let stats = dp.stats();

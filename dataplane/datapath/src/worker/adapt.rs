@@ -1,0 +1,296 @@
+//! Whether a receive queue's lookups ask the tag cache: chosen by measurement.
+//!
+//! A cache that mostly fails costs more than none, and one that mostly succeeds may too, if the
+//! subtables are few or the cache is larger than what the processor's holds. So both ways are timed
+//! now and then, in short turns, and the faster one is used in between. When the cache is in use
+//! everything is remembered: remembering little keeps the cost of failing and spoils recovery.
+//!
+//! Reads: the worker's clock, hits. Writes: the queue's published choice. Cost: two clock reads a
+//! burst during a trial, a counter otherwise.
+
+use super::stats::{CacheChoice, Why};
+use crate::lookup::{Ask, CacheUse, Terrain};
+
+/// Bursts between trials: at first, and after many that changed nothing.
+const PERIOD: (u64, u64) = (8 << 10, 1 << 20);
+/// A trial with its time to warm takes at most this share of the time: one in so many bursts.
+const TRIAL_SHARE: u64 = 64;
+/// Bursts of a window in which hits are counted while the cache warms.
+const WINDOW: u64 = 256;
+/// Windows of warming, at most; and how many more a cache gets that has just grown.
+const WINDOWS: (u64, u64) = (32, 400);
+/// Hundredths of hits by which a window must beat the one before to be worth another.
+const WARMING: u64 = 2;
+/// Pairs of timings of a trial, at least and at most.
+const PAIRS: (usize, usize) = (5, 24);
+/// The other way must be so many percent faster to be taken.
+const BETTER: u64 = 3;
+/// From this ratio on the shorter trial is enough.
+const CLEAR: u64 = 130;
+
+/// The state of one receive queue.
+pub struct Adapt {
+    /// `emc-enable` of its port.
+    pub enabled: bool,
+    on: bool,
+    phase: Phase,
+    period: u64,
+    /// Bursts since the last decision began to be prepared.
+    spent: u64,
+    subtables: u32,
+    /// Hits and packets of the present window.
+    hits: u64,
+    packets: u64,
+    costs: [[u32; PAIRS.1]; 2],
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    /// Nothing to choose.
+    Rest,
+    /// So many bursts until the next trial.
+    Steady(u64),
+    /// The cache is asked and filled; the window's number, and the hundredths of the one before.
+    Warm { window: u64, last: u64, limit: u64 },
+    /// Timing: each step is two bursts of one way, of which the second is timed.
+    Trial { step: usize },
+}
+
+/// What to do with a burst.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Plan {
+    pub ask: Ask,
+    /// Time the lookup.
+    pub time: bool,
+}
+
+impl Default for Adapt {
+    fn default() -> Adapt {
+        Adapt {
+            enabled: true,
+            on: false,
+            phase: Phase::Rest,
+            period: PERIOD.0,
+            spent: 0,
+            subtables: 0,
+            hits: 0,
+            packets: 0,
+            costs: [[0; PAIRS.1]; 2],
+        }
+    }
+}
+
+impl Adapt {
+    /// What the settings or the last trial say.
+    #[inline]
+    pub fn plan(&mut self, wanted: CacheUse, terrain: Terrain, choice: &CacheChoice) -> Plan {
+        let ask = match wanted {
+            CacheUse::Always => Ask::Remember,
+            _ if !self.enabled => Ask::Nothing,
+            CacheUse::Inverse(0) => Ask::Nothing,
+            CacheUse::Inverse(1) => Ask::Remember,
+            CacheUse::Inverse(_) => Ask::Sometimes,
+            CacheUse::Adaptive => return self.adaptive(terrain, choice),
+        };
+        if self.phase != Phase::Rest || choice.why() != Why::Set {
+            self.phase = Phase::Rest;
+            choice.set(ask != Ask::Nothing, Why::Set);
+        }
+        Plan { ask, time: false }
+    }
+
+    #[inline]
+    fn adaptive(&mut self, terrain: Terrain, choice: &CacheChoice) -> Plan {
+        if terrain.cheap {
+            if self.phase != Phase::Rest || choice.why() != Why::Cheap {
+                self.phase = Phase::Rest;
+                self.on = false;
+                choice.set(false, Why::Cheap);
+            }
+            return Plan { ask: Ask::Nothing, time: false };
+        }
+        if self.phase == Phase::Rest || terrain.subtables > 2 * self.subtables || terrain.subtables * 2 < self.subtables
+        {
+            self.begin(terrain, choice);
+        }
+        let on = match &mut self.phase {
+            Phase::Rest => false,
+            Phase::Steady(left) => {
+                *left -= 1;
+                if *left == 0 {
+                    self.prepare();
+                }
+                self.on
+            }
+            Phase::Warm { .. } => true,
+            Phase::Trial { step } => {
+                let time = *step % 2 == 1;
+                let on = *step / 2 % 2 == 0;
+                return Plan { ask: if on { Ask::Remember } else { Ask::Nothing }, time };
+            }
+        };
+        Plan { ask: if on { Ask::Remember } else { Ask::Nothing }, time: false }
+    }
+
+    /// There is something to choose, or the subtables are much more or fewer than before: the cache
+    /// is tried at once, and used until it is known better.
+    fn begin(&mut self, terrain: Terrain, choice: &CacheChoice) {
+        if self.phase == Phase::Rest {
+            self.on = true;
+            choice.set(true, Why::Untried);
+        }
+        self.subtables = terrain.subtables;
+        self.period = PERIOD.0;
+        self.prepare();
+    }
+
+    fn prepare(&mut self) {
+        self.spent = 0;
+        (self.hits, self.packets) = (0, 0);
+        self.phase = if self.on && self.period != PERIOD.0 {
+            Phase::Trial { step: 0 }
+        } else {
+            Phase::Warm { window: 0, last: 0, limit: WINDOWS.0 }
+        };
+    }
+
+    /// After a burst: how long the lookup of a packet took, in sixteenths, where that was timed, and
+    /// how many hit the cache. `grown` says that the cache has more room than at the last look.
+    #[inline]
+    pub fn done(&mut self, packets: u64, hits: u64, cost: u32, grown: bool, choice: &CacheChoice) {
+        match self.phase {
+            Phase::Rest | Phase::Steady(_) => {}
+            Phase::Warm { .. } => self.warmed(packets, hits, grown),
+            Phase::Trial { step } => self.timed(step, cost, choice),
+        }
+    }
+
+    #[cold]
+    fn warmed(&mut self, packets: u64, hits: u64, grown: bool) {
+        let Phase::Warm { window, last, mut limit } = self.phase else { return };
+        self.spent += 1;
+        self.hits += hits;
+        self.packets += packets;
+        if grown {
+            limit = window + WINDOWS.1;
+        }
+        self.phase = Phase::Warm { window, last, limit };
+        if !self.spent.is_multiple_of(WINDOW) {
+            return;
+        }
+        let share = self.hits * 100 / self.packets.max(1);
+        (self.hits, self.packets) = (0, 0);
+        let warm = share >= 98 || limit == WINDOWS.0 && window > 0 && share < last + WARMING;
+        self.phase = if warm || window >= limit {
+            Phase::Trial { step: 0 }
+        } else {
+            Phase::Warm { window: window + 1, last: share, limit }
+        };
+    }
+
+    #[cold]
+    fn timed(&mut self, step: usize, cost: u32, choice: &CacheChoice) {
+        self.spent += 1;
+        let (way, pair) = (step / 2 % 2, step / 4);
+        if step % 2 == 1 {
+            self.costs[way][pair] = cost;
+        }
+        let next = step + 1;
+        self.phase = Phase::Trial { step: next };
+        let pairs = next / 4;
+        if !next.is_multiple_of(4) || pairs < PAIRS.0 {
+            return;
+        }
+        let (with, without) = (lower(&self.costs[0][..pairs]), lower(&self.costs[1][..pairs]));
+        let clear = with * 100 > without * CLEAR || without * 100 > with * CLEAR;
+        if clear || pairs == PAIRS.1 {
+            self.decide(with, without, choice);
+        }
+    }
+
+    fn decide(&mut self, with: u64, without: u64, choice: &CacheChoice) {
+        let was = self.on;
+        self.on = if was { without * 100 >= with * (100 - BETTER) } else { with * 100 < without * (100 - BETTER) };
+        let known = choice.trials() > 0;
+        self.period = if known && was == self.on { (self.period * 2).min(PERIOD.1) } else { PERIOD.0 * 2 };
+        self.phase = Phase::Steady(self.period.max(self.spent * TRIAL_SHARE));
+        choice.set(self.on, Why::Measured);
+        choice.tried(with, without);
+    }
+}
+
+/// The lower quartile: what the processor's interrupts and neighbours disturbed is above.
+fn lower(costs: &[u32]) -> u64 {
+    let mut sorted = [0; PAIRS.1];
+    let sorted = &mut sorted[..costs.len()];
+    sorted.copy_from_slice(costs);
+    sorted.sort_unstable();
+    sorted.get(costs.len() / 4).copied().unwrap_or(0).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MANY: Terrain = Terrain { subtables: 16, cheap: false };
+
+    /// Plays bursts of 32 on a machine where a packet's lookup costs that much.
+    fn play(a: &mut Adapt, c: &CacheChoice, bursts: u64, with: u32, without: u32) -> u64 {
+        let mut asked = 0;
+        for _ in 0..bursts {
+            let plan = a.plan(CacheUse::Adaptive, MANY, c);
+            let on = plan.ask != Ask::Nothing;
+            asked += u64::from(on);
+            let cost = if on { with } else { without };
+            a.done(32, if on { 20 } else { 0 }, if plan.time { cost } else { 0 }, false, c);
+        }
+        asked * 100 / bursts
+    }
+
+    #[test]
+    fn the_faster_way_is_used() {
+        let (mut a, c) = (Adapt::default(), CacheChoice::default());
+        assert!(play(&mut a, &c, 1_000_000, 200, 900) >= 98);
+        assert!(c.on() && c.why() == Why::Measured);
+        // The traffic has changed: found out within a period.
+        play(&mut a, &c, PERIOD.1 + 100_000, 900, 200);
+        assert!(!c.on());
+        assert!(play(&mut a, &c, 1_000_000, 900, 200) <= 2);
+        play(&mut a, &c, PERIOD.1 + 100_000, 200, 900);
+        assert!(c.on());
+    }
+
+    #[test]
+    fn a_draw_changes_nothing() {
+        let (mut a, c) = (Adapt::default(), CacheChoice::default());
+        play(&mut a, &c, 100_000, 900, 200);
+        assert!(!c.on());
+        play(&mut a, &c, 3 * PERIOD.1, 300, 304);
+        assert!(!c.on());
+    }
+
+    #[test]
+    fn a_clock_that_stands_still_leaves_it_on() {
+        let (mut a, c) = (Adapt::default(), CacheChoice::default());
+        assert!(play(&mut a, &c, 200_000, 0, 0) >= 98);
+        assert!(c.on());
+    }
+
+    #[test]
+    fn settings_and_cheap_lookups_decide_alone() {
+        let (mut a, c) = (Adapt::default(), CacheChoice::default());
+        let cheap = Terrain { subtables: 1, cheap: true };
+        let mut ask = |wanted, terrain| a.plan(wanted, terrain, &c).ask;
+        assert_eq!(ask(CacheUse::Adaptive, cheap), Ask::Nothing);
+        assert_eq!(c.why(), Why::Cheap);
+        assert_eq!(ask(CacheUse::Adaptive, MANY), Ask::Remember);
+        assert_eq!(ask(CacheUse::Inverse(0), MANY), Ask::Nothing);
+        assert_eq!(c.why(), Why::Set);
+        assert_eq!(ask(CacheUse::Inverse(1), cheap), Ask::Remember);
+        assert_eq!(ask(CacheUse::Inverse(100), cheap), Ask::Sometimes);
+        assert_eq!(ask(CacheUse::Always, cheap), Ask::Remember);
+        a.enabled = false;
+        assert_eq!(a.plan(CacheUse::Inverse(1), MANY, &c).ask, Ask::Nothing);
+        assert_eq!(a.plan(CacheUse::Adaptive, MANY, &c).ask, Ask::Nothing);
+    }
+}
