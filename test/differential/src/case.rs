@@ -24,6 +24,14 @@ impl Dialect {
             Dialect::Of15 => "OpenFlow15",
         }
     }
+
+    /// The version that bundles are given in: 1.0 has none.
+    pub fn bundles(self) -> &'static str {
+        match self {
+            Dialect::Of10 => "OpenFlow13",
+            d => d.option(),
+        }
+    }
 }
 
 /// One thing that is done to both.
@@ -39,6 +47,8 @@ pub enum Step {
     PacketOut(usize, String, String, String),
     /// `ovs-ofctl mod-flows|del-flows|add-flow`.
     Ofctl(usize, String),
+    /// `ovs-ofctl --bundle add-flows br0` of these lines.
+    Bundle(Vec<String>),
     /// `time/warp`.
     Warp(u64),
 }
@@ -74,6 +84,7 @@ impl Case {
         });
         let mut c = Case { seed, dialect, ports, port_mods, frags, rules, steps: Vec::new() };
         c.steps = steps(r, &c);
+        crate::extras::add(&mut c);
         c
     }
 }

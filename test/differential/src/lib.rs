@@ -7,11 +7,13 @@ mod actions;
 mod case;
 mod compare;
 mod ctl;
+mod extras;
 mod minimise;
 mod packets;
 mod pair;
 mod rng;
 mod rules;
+mod wider;
 
 pub use case::{Case, Step};
 pub use compare::{Difference, differences};

@@ -228,6 +228,14 @@ impl Side {
                 let flows = self.call("dpctl/dump-flows", &[]);
                 out.push((format!("{i}: {line}, dpctl/dump-flows"), format!("{text}{flows}")));
             }
+            Step::Bundle(list) => {
+                std::fs::write(self.env.path("bundle.flows"), list.join("\n") + "\n").expect("flows' file");
+                let line = format!("-O {} --bundle add-flows br0 bundle.flows", case.dialect.bundles());
+                let text = self.ofctl(&line);
+                self.settle();
+                let flows = self.call("dpctl/dump-flows", &[]);
+                out.push((format!("{i}: {line}, dpctl/dump-flows"), format!("{text}{flows}")));
+            }
             Step::Warp(ms) => {
                 self.call("time/warp", &[&ms.to_string(), "500"]);
                 self.settle();
