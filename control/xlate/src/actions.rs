@@ -199,7 +199,6 @@ fn reversible(list: &[Action]) -> bool {
     list.iter().all(|a| match a {
         Action::Ct(_) | Action::Nat(_) | Action::Meter(_) | Action::OutputTrunc { .. } => false,
         Action::Encap(_) | Action::Decap(_) | Action::DecNshTtl => false,
-        Action::Clone(inner) => reversible(&inner.0),
         _ => true,
     })
 }
