@@ -194,8 +194,10 @@ impl Host for World {
 
     fn resume(&mut self, bridge: BridgeId, r: &Resume) -> Result<(), OfError> {
         self.publish_all();
+        let inst = self.kind_of(bridge).and_then(|k| self.dps.find(k)).ok_or(OfError::NxRStale)?;
+        let state = fv_slowpath::resume::resumed(&r.packet_in, &inst.view.load()).ok_or(OfError::NxRStale)?;
         let packet = Packet::from_slice(&r.packet_in.packet);
-        if let Err(e) = self.execute(bridge, packet, r.packet_in.metadata.key, Start::Tables) {
+        if let Err(e) = self.execute(state.bridge, packet, state.key, Start::Thaw(&state)) {
             log::warn!(target: "ofproto", "resume: {e}");
         }
         Ok(())

@@ -7,6 +7,7 @@
 mod frozen;
 mod limit;
 mod pull;
+pub mod resume;
 mod slowpath;
 mod ukey;
 mod upcall;

@@ -150,6 +150,7 @@ impl Slowpath {
             cookie: c.rule_cookie,
             metadata: metadata_match(&f.key),
             userdata: f.userdata.clone(),
+            continuation: f.pause.then(|| Box::new(crate::resume::continuation(&f, packet.meta().in_port))),
             ..PacketIn::default()
         };
         let job = PacketInJob { bridge: f.bridge, packet_in, controller_id: c.controller_id, max_len: c.max_len };
@@ -273,7 +274,9 @@ fn metadata_match(key: &FlowKey) -> Match {
     m.key.pipe.actset_output = 0;
     m.mask.0.dp.base.in_port = u32::MAX;
     for f in fv_flow::Field::all() {
-        let wanted = f != fv_flow::Field::InPort && f != fv_flow::Field::ActsetOutput;
+        // Wider registers are made of narrower ones, which would all be named.
+        let wide = f.name().starts_with("xreg") || f.name().starts_with("xxreg");
+        let wanted = f != fv_flow::Field::InPort && f != fv_flow::Field::ActsetOutput && !wide;
         if wanted && !f.is_zero(&m.key) {
             m.mask.set_field(f);
         }

@@ -9,11 +9,17 @@ use crate::ctx::{Ctx, Frozen};
 
 impl Ctx<'_> {
     pub fn controller(&mut self, c: &Controller) {
-        self.send_to_controller(c.max_len, c.reason, c.controller_id, &c.userdata, c.pause);
+        if c.pause {
+            // The rest waits for the controller's leave.
+            self.pause = Some(Box::new(c.clone()));
+            self.freeze_here();
+            return;
+        }
+        self.send_to_controller(c.max_len, c.reason, c.controller_id, &c.userdata);
     }
 
     /// Emits the action that sends the packet, as it is now, to the controllers with `id`.
-    pub fn send_to_controller(&mut self, max_len: u16, reason: PacketInReason, id: u16, userdata: &[u8], pause: bool) {
+    pub fn send_to_controller(&mut self, max_len: u16, reason: PacketInReason, id: u16, userdata: &[u8]) {
         self.commit();
         let reason = match (&self.rule, reason) {
             // OpenFlow 1.3: a packet sent by a table-miss rule is a miss, not an action.
@@ -25,15 +31,21 @@ impl Ctx<'_> {
             bridge: self.br.id,
             table: self.table,
             key: self.flow,
-            stack: if pause { self.stack.clone() } else { Vec::new() },
-            action_set: if pause { self.action_set.clone() } else { Vec::new() },
+            stack: Vec::new(),
+            action_set: Vec::new(),
             actions: Vec::new(),
             cookie,
             userdata: userdata.to_vec(),
-            pause,
+            pause: false,
         };
         let key = metadata_of(&state.key);
-        let RecircId(recirc_id) = self.freeze(Frozen { key, ..state });
+        self.controller_upcall(max_len, reason, id, Frozen { key, ..state });
+    }
+
+    /// The action that sends the packet with what `state` says.
+    pub fn controller_upcall(&mut self, max_len: u16, reason: PacketInReason, id: u16, state: Frozen) {
+        let (cookie, pause) = (state.cookie, state.pause);
+        let RecircId(recirc_id) = self.freeze(state);
         let what = ControllerUpcall {
             reason: reason as u8,
             // A trace without a packet has nothing to send.

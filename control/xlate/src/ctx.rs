@@ -10,7 +10,7 @@ use fv_l2::MacTable;
 use fv_ofproto::learn::LearnJob;
 use fv_ofproto::view::{BridgeId, BridgeView, PortView, View};
 use fv_ofproto::{RuleRef, Snapshot, Tables};
-use fv_openflow::action::Action;
+use fv_openflow::action::{Action, Controller};
 use fv_openflow::msg::port::PortConfig;
 use fv_packet::Packet;
 
@@ -227,6 +227,8 @@ pub(crate) struct Ctx<'a> {
     pub was_mpls: bool,
     /// The pipeline stops here and goes on when the packet comes round again.
     pub freezing: bool,
+    /// ... or when a controller says so.
+    pub pause: Option<Box<Controller>>,
     /// Cookie of the rule whose actions go on after a recirculation.
     pub thawed_cookie: u64,
     /// What is left to do after that, innermost list first.
@@ -266,6 +268,7 @@ pub fn translate(inp: &Input<'_>) -> Output {
         in_action_set: false,
         was_mpls: false,
         freezing: false,
+        pause: None,
         thawed_cookie: u64::MAX,
         rest: Vec::new(),
         unrolled: None,

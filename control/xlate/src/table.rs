@@ -189,6 +189,7 @@ impl Ctx<'_> {
     pub fn finish_freezing(&mut self) {
         self.commit();
         let cookie = self.rule.as_ref().map_or(self.thawed_cookie, |r| r.cookie);
+        let paused = self.pause.take();
         let state = Frozen {
             bridge: self.br.id,
             table: 0,
@@ -197,11 +198,18 @@ impl Ctx<'_> {
             action_set: std::mem::take(&mut self.action_set),
             actions: std::mem::take(&mut self.rest),
             cookie,
-            userdata: Vec::new(),
-            pause: false,
+            userdata: paused.as_ref().map_or_else(Vec::new, |c| c.userdata.clone()),
+            pause: paused.is_some(),
         };
-        let id = self.freeze(state);
-        self.out.push(fv_dpif::DpAction::Recirc(id));
+        match paused {
+            // Nobody is asked about a packet that is not there.
+            Some(_) if self.inp.trace && self.inp.packet.is_none() => {}
+            Some(c) => self.controller_upcall(c.max_len, c.reason, c.controller_id, state),
+            None => {
+                let id = self.freeze(state);
+                self.out.push(fv_dpif::DpAction::Recirc(id));
+            }
+        }
         self.unrolled = None;
         self.freezing = false;
         self.was_mpls = false;

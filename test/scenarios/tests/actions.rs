@@ -2,6 +2,7 @@
 
 mod same;
 
+use fv_testkit::{Daemon, Env, normalise, wait_until};
 use same::{same, with_bridge};
 
 #[test]
@@ -167,4 +168,46 @@ fn packets_branch_by_their_size() {
         ofctl dump-ports br0 LOCAL
         ",
     ));
+}
+
+/// What a controller sees of a paused packet, which it lets go on at once.
+fn paused(daemon: Daemon) -> String {
+    let mut e = Env::dummy(daemon);
+    e.add_dummy_bridge("br0", 1..=3);
+    for flow in [
+        "cookie=0x1,arp,actions=load:5->NXM_NX_REG3[],push:NXM_NX_REG3[],resubmit(,9),mod_dl_src:00:00:00:00:00:09,resubmit(,3)",
+        "cookie=0x9,table=9,actions=push:NXM_NX_REG3[0..3],mod_dl_dst:00:00:00:00:00:07,controller(userdata=01.02.03,pause),pop:NXM_NX_REG4[0..3],controller:20,pop:NXM_NX_REG5[]",
+        "cookie=0x3,table=3,reg4=5,reg5=5,actions=2",
+        "cookie=0x3,table=3,priority=1,actions=3",
+    ] {
+        e.ofctl(&format!("add-flow br0 '{flow}'"));
+    }
+    let monitor = e.command("ovs-ofctl", "-O OpenFlow13 monitor br0 resume");
+    e.spawn("monitor", &monitor);
+    // Only a controller that is there is asked.
+    let text = |e: &Env| std::fs::read_to_string(e.path("monitor.err")).unwrap_or_default();
+    let arp = "in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0806),\
+               arp(sip=1.2.3.4,tip=1.2.3.5,op=1,sha=00:00:00:00:00:01,tha=00:00:00:00:00:02)";
+    wait_until("a packet went on", 20, || {
+        e.appctl(&format!("netdev-dummy/receive p1 '{arp}'"));
+        !text(&e).is_empty() && !e.ofctl("dump-ports br0 p2").contains("tx pkts=0,")
+    });
+    wait_until("both packet-ins", 20, || text(&e).matches("data_len").count() >= 3);
+    let ports = e.ofctl("dump-ports br0 p3");
+    let bridge = |l: &str| if l.starts_with(" continuation.bridge=") { " bridge".into() } else { l.to_owned() };
+    // The first packet-in, what was sent back, and the packet-in of what went on.
+    let mut messages = 0;
+    let first = normalise(&text(&e));
+    let first = first.lines().map(bridge).take_while(|l| {
+        messages += usize::from(l.contains("data_len"));
+        messages <= 3
+    });
+    e.healthy(&[]);
+    format!("{}\n{ports}", first.collect::<Vec<_>>().join("\n"))
+}
+
+#[test]
+fn a_paused_packet_goes_on_where_it_stopped() {
+    let strip = |s: String| normalise(&s);
+    assert_eq!(strip(paused(Daemon::Ours)), strip(paused(Daemon::Reference)));
 }

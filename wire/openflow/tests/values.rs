@@ -5,7 +5,7 @@ use fv_flow::{Field, FieldValue, Match};
 use fv_openflow::action::{Action, Actions, PacketInReason};
 use fv_openflow::error::OfError;
 use fv_openflow::msg::flow::*;
-use fv_openflow::msg::packet::{PacketIn, PacketOut, Resume};
+use fv_openflow::msg::packet::{Continuation, PacketIn, PacketOut, Resume};
 use fv_openflow::msg::port::*;
 use fv_openflow::msg::session::*;
 use fv_openflow::msg::stats::{Desc, Multipart, Reply};
@@ -59,7 +59,12 @@ fn packets_to_controllers() {
         // NXM names ports with 16 bits.
         round_trip(v, Body::NxPacketIn(PacketInFormat::Nxt, Box::new(p.clone())));
         p.userdata = vec![1, 2, 3];
-        p.continuation = Some(vec![9; 40]);
+        p.continuation = Some(Box::new(Continuation {
+            bridge: [9; 16],
+            stack: vec![vec![0, 5]],
+            actions: vec![Action::Exit],
+            ..Continuation::default()
+        }));
         round_trip(v, Body::NxPacketIn(PacketInFormat::Nxt2, Box::new(p.clone())));
         round_trip(v, Body::Resume(Box::new(Resume { packet_in: p })));
     }

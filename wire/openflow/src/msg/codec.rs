@@ -267,8 +267,8 @@ fn nicira(subtype: u32, v: Version, r: &mut Reader<'_>, cx: &DecodeCx) -> Result
             Body::SetPacketInFormat(PacketInFormat::from_wire(r.u32()?).ok_or(OfError::BrcEperm)?)
         }
         nxt::PACKET_IN => Body::NxPacketIn(PacketInFormat::Nxt, Box::new(PacketIn::decode_nxt(r)?)),
-        nxt::PACKET_IN2 => Body::NxPacketIn(PacketInFormat::Nxt2, Box::new(PacketIn::decode_nxt2(r)?)),
-        nxt::RESUME => Body::Resume(Box::new(Resume { packet_in: PacketIn::decode_nxt2(r)? })),
+        nxt::PACKET_IN2 => Body::NxPacketIn(PacketInFormat::Nxt2, Box::new(PacketIn::decode_nxt2(v, r)?)),
+        nxt::RESUME => Body::Resume(Box::new(Resume { packet_in: PacketIn::decode_nxt2(v, r)? })),
         nxt::GROUP_MOD if v == Version::V10 => Body::GroupMod(Box::new(GroupMod::decode15(v, r)?)),
         nxt::FLOW_MONITOR_CANCEL if v < Version::V13 => Body::MonitorCancel(r.u32()?),
         nxt::FLOW_AGE => Body::FlowAge,

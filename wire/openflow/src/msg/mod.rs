@@ -5,6 +5,7 @@
 
 pub mod bundle;
 pub mod codec;
+pub mod continuation;
 pub mod flow;
 mod flow_codec;
 pub mod group;

@@ -1,5 +1,6 @@
 //! Packets to and from controllers.
 
+pub use super::continuation::Continuation;
 use super::flow::NO_BUFFER;
 use crate::action::Actions;
 pub use crate::action::PacketInReason;
@@ -21,8 +22,8 @@ pub struct PacketIn {
     /// Metadata: in_port, registers, tunnel ...
     pub metadata: Match,
     pub userdata: Vec<u8>,
-    /// NXT_PACKET_IN2: opaque state for [`Resume`], as encoded properties.
-    pub continuation: Option<Vec<u8>>,
+    /// NXT_PACKET_IN2: what [`Resume`] goes on with.
+    pub continuation: Option<Box<Continuation>>,
 }
 
 impl Default for PacketIn {

@@ -7,7 +7,7 @@ use crate::action::{Action, decode_actions, encode_actions};
 use crate::error::OfError;
 use crate::matching::{self, nxm};
 use crate::version::Version;
-use crate::wire::{Prop, Put, Reader, put_prop, put_prop_u8};
+use crate::wire::{Prop, Put, Reader, put_prop};
 use fv_core::OfPort;
 use fv_flow::{Field, FieldValue, Match};
 
@@ -123,7 +123,7 @@ impl PacketIn {
         out.pad8(start).zero(2).put(self.data());
     }
 
-    pub(crate) fn decode_nxt2(r: &mut Reader<'_>) -> Result<PacketIn, OfError> {
+    pub(crate) fn decode_nxt2(v: Version, r: &mut Reader<'_>) -> Result<PacketIn, OfError> {
         let mut p = PacketIn { cookie: u64::MAX, ..PacketIn::default() };
         let mut full_len = None;
         while !r.is_empty() {
@@ -141,7 +141,10 @@ impl PacketIn {
                 5 => p.reason = reason(b.u8()?)?,
                 6 => p.metadata = nxm::decode(b.take_rest(), nxm::Mode::Loose, true)?.match_,
                 7 => p.userdata = b.take_rest().to_vec(),
-                8 => p.continuation = Some(b.take_rest().to_vec()),
+                8 => {
+                    b.skip(4)?;
+                    p.continuation = Some(Box::new(Continuation::decode(b, v)?));
+                }
                 _ => return Err(prop.unknown()),
             }
             prop.end()?;
@@ -155,9 +158,11 @@ impl PacketIn {
     }
 
     pub(crate) fn encode_nxt2(&self, out: &mut Vec<u8>, v: Version) {
-        let room = MAX_PACKET
-            - self.userdata.len().min(MAX_PACKET / 2)
-            - self.continuation.as_ref().map_or(0, Vec::len).min(MAX_PACKET / 4);
+        let mut continuation = Vec::new();
+        if let Some(c) = &self.continuation {
+            c.encode(&mut continuation, v);
+        }
+        let room = MAX_PACKET - self.userdata.len().min(MAX_PACKET / 2) - continuation.len().min(MAX_PACKET / 4);
         let data = &self.packet[..self.packet.len().min(room)];
         put_prop(out, 0, |o| o.put(data).done());
         if self.total_len as usize != data.len() {
@@ -166,17 +171,17 @@ impl PacketIn {
         if self.buffer_id != NO_BUFFER {
             put_prop(out, 2, |o| o.u32(self.buffer_id).done());
         }
-        put_prop_u8(out, 3, self.table);
+        put_prop(out, 3, |o| o.u8(self.table).done());
         if self.cookie != u64::MAX {
             put_prop(out, 4, |o| o.zero(4).u64(self.cookie).done());
         }
-        put_prop_u8(out, 5, self.reason.wire(Version::V14));
+        put_prop(out, 5, |o| o.u8(self.reason.wire(Version::V14)).done());
         put_prop(out, 6, |o| nxm::encode(o, &self.metadata, Some(v), None));
         if !self.userdata.is_empty() {
             put_prop(out, 7, |o| o.put(&self.userdata).done());
         }
-        if let Some(c) = &self.continuation {
-            put_prop(out, 8, |o| o.put(c).done());
+        if self.continuation.is_some() {
+            put_prop(out, 8, |o| o.zero(4).put(&continuation).done());
         }
     }
 }
