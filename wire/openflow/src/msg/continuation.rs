@@ -54,7 +54,8 @@ impl Continuation {
         if self.conntracked {
             put_prop(out, kind::CONNTRACKED, |_| ());
         }
-        let same = |a: &&Action, b: &&Action| class(a) == class(b) && class(a) != Class::Place;
+        // Instructions one by one: a list of them has an order of its own.
+        let same = |a: &&Action, b: &&Action| class(a) == Class::Action && class(b) == Class::Action;
         let all: Vec<&Action> = self.actions.iter().collect();
         for run in all.chunk_by(same) {
             match run {
@@ -153,7 +154,8 @@ mod tests {
         let list = |text: &str| parse_actions(text, Lookups::default()).unwrap().0;
         let mut actions = list("pop:NXM_NX_REG4[0..3]");
         actions.push(Action::UnrollXlate { table: 9, cookie: 0x99 });
-        actions.extend(list("controller(userdata=01.02),write_actions(output:3),resubmit(,3),goto_table:7"));
+        actions.extend(list("controller(userdata=01.02),resubmit(,3),write_actions(output:3),goto_table:7"));
+        actions.extend(list("resubmit(,3),write_metadata:5"));
         let c = Continuation {
             bridge: [7; 16],
             stack: vec![vec![0, 0, 0, 5], vec![9]],
