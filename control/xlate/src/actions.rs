@@ -196,11 +196,10 @@ impl Ctx<'_> {
 
 /// Whether all that the actions change can be changed back by rewriting headers.
 fn reversible(list: &[Action]) -> bool {
-    list.iter().all(|a| match a {
-        Action::Ct(_) | Action::Nat(_) | Action::Meter(_) | Action::OutputTrunc { .. } => false,
-        Action::Encap(_) | Action::Decap(_) | Action::DecNshTtl => false,
-        _ => true,
-    })
+    use Action::*;
+    let lasting =
+        |a: &Action| matches!(a, Ct(_) | Nat(_) | Meter(_) | OutputTrunc { .. } | Encap(_) | Decap(_) | DecNshTtl);
+    !list.iter().any(lasting)
 }
 
 /// Whether the table or the rule that an action is in shows in what it does.
