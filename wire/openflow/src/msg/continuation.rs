@@ -154,7 +154,7 @@ mod tests {
         let list = |text: &str| parse_actions(text, Lookups::default()).unwrap().0;
         let mut actions = list("pop:NXM_NX_REG4[0..3]");
         actions.push(Action::UnrollXlate { table: 9, cookie: 0x99 });
-        actions.extend(list("controller(userdata=01.02),resubmit(,3),write_actions(output:3),goto_table:7"));
+        actions.extend(list("dec_ttl(5),resubmit(,3),write_actions(output:3),goto_table:7"));
         actions.extend(list("resubmit(,3),write_metadata:5"));
         let c = Continuation {
             bridge: [7; 16],
@@ -162,7 +162,7 @@ mod tests {
             mirrors: 3,
             conntracked: true,
             actions,
-            action_set: list("mod_dl_src:00:00:00:00:00:09,output:2"),
+            action_set: list("set_field:00:00:00:00:00:09->eth_src,output:2"),
             odp_port: Some(4),
         };
         let mut bytes = Vec::new();
