@@ -40,7 +40,7 @@ impl Ofproto {
             capabilities: Capabilities(bits),
             // OUTPUT to ENQUEUE: all twelve of OpenFlow 1.0.
             actions: 0xfff,
-            ports: if v < Version::V13 { self.ports.values().map(|p| p.desc()).collect() } else { Vec::new() },
+            ports: if v < Version::V13 { self.ports_in_order().map(|p| p.desc()).collect() } else { Vec::new() },
         }
     }
 }

@@ -107,17 +107,20 @@ impl Ofproto {
         let _changing = tables.changing();
         let mut steps = Vec::new();
         for (i, c) in changes.enumerate() {
-            let r = match c {
-                ChangeRef::Flow(fm) => self.flow_mod_start(now, fm, &mut steps),
-                ChangeRef::Group(gm) => self.group_mod_start(now, gm, &mut steps),
-            };
-            if let Err(e) = r {
+            if let Err(e) = self.change_start(now, c, &mut steps) {
                 self.revert(steps);
                 return Err((i, e));
             }
         }
         self.finish(now, steps);
         Ok(())
+    }
+
+    pub(crate) fn change_start(&mut self, now: Nanos, c: ChangeRef<'_>, steps: &mut Vec<Step>) -> Result<(), OfError> {
+        match c {
+            ChangeRef::Flow(fm) => self.flow_mod_start(now, fm, steps),
+            ChangeRef::Group(gm) => self.group_mod_start(now, gm, steps),
+        }
     }
 
     fn flow_mod_start(&mut self, now: Nanos, fm: &FlowMod, steps: &mut Vec<Step>) -> Result<(), OfError> {

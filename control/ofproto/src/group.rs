@@ -167,6 +167,7 @@ impl Ofproto {
             }
             GroupCommand::InsertBucket => known()?.insert(m)?,
             GroupCommand::RemoveBucket => known()?.remove(m.command_bucket_id)?,
+            GroupCommand::Modify if old.is_none() => return Err(OfError::GmfcUnknownGroup),
             _ if m.group_id > GROUP_MAX => return Err(OfError::GmfcInvalidGroup),
             GroupCommand::Add if old.is_some() => return Err(OfError::GmfcGroupExists),
             GroupCommand::Add => Group::new(m, now),

@@ -12,11 +12,11 @@ use fv_openflow::msg::{Body, FlowMod, FlowModCommand, FragHandling, Message, Rol
 use fv_openflow::{OfError, Version};
 
 use crate::bridge::Ofproto;
-use crate::bundle::Outcome;
+use crate::bundle::{Commit, Outcome};
 use crate::conn::{Connection, Received, xid_of};
 use crate::dump::{Dump, Form};
 use crate::features::table_features;
-use crate::flow_mod::{Criteria, MAX_PORTS};
+use crate::flow_mod::{ChangeRef, Criteria, MAX_PORTS, Step};
 use crate::host::Host;
 use crate::meter::meter_features;
 use crate::rule::RuleRef;
@@ -29,7 +29,7 @@ impl Ofproto {
     /// Carries out one message of `c`, which is not among the connections meanwhile.
     pub(crate) fn handle(&mut self, c: &mut Connection, r: Received, now: Nanos, host: &mut dyn Host) {
         let result = match r.message {
-            Ok(m) => self.handle_message(c, m, now, host),
+            Ok(m) => self.handle_message(c, m, &r.frame, now, host),
             Err(e) => Err(e),
         };
         if let Err(e) = result {
@@ -41,6 +41,7 @@ impl Ofproto {
         &mut self,
         c: &mut Connection,
         m: Message,
+        frame: &[u8],
         now: Nanos,
         host: &mut dyn Host,
     ) -> Result<(), OfError> {
@@ -58,7 +59,7 @@ impl Ofproto {
                 Ok(())
             }
             Body::GetConfigRequest => {
-                let old = c.version().is_some_and(|v| v == Version::V11 || v == Version::V12);
+                let old = c.version().is_some_and(|v| v < Version::V13);
                 c.reply(
                     xid,
                     Body::GetConfigReply(Config {
@@ -93,8 +94,7 @@ impl Ofproto {
                 self.source = Some((c.id, xid));
                 let done = self.flow_mod(now, &fm);
                 self.source = None;
-                done?;
-                self.after_flow_mod(&fm)
+                done
             }
             Body::PortMod(p) => {
                 reject_secondary(c)?;
@@ -122,15 +122,17 @@ impl Ofproto {
                 Ok(())
             }
             Body::BundleControl(b) => {
-                let outcome = c.bundles.control(&b, now)?;
-                self.bundle(c, xid, outcome, now)
+                let outcome = c.bundles.control(&b, frame, now)?;
+                self.bundle(c, xid, outcome, now, host)
             }
             Body::BundleAdd(mut b) => {
                 reject_secondary(c)?;
                 if let Body::FlowMod(fm) | Body::NxFlowMod(fm) = &mut b.msg.body {
                     **fm = prepared(std::mem::take(&mut **fm), c.version())?;
+                } else if let Body::PacketOut(p) = &b.msg.body {
+                    self.check_packet_out(p)?;
                 }
-                c.bundles.add(*b, now)
+                c.bundles.add(&b, frame, now)
             }
             Body::SetFlowFormat(f) => {
                 c.nxm = f == NXM;
@@ -197,6 +199,15 @@ impl Ofproto {
 
     fn packet_out(&mut self, c: &Connection, p: &PacketOut, host: &mut dyn Host) -> Result<(), OfError> {
         reject_secondary(c)?;
+        self.check_packet_out(p)?;
+        self.commit(host);
+        self.publish_view(host);
+        host.packet_out(self.id(), p)?;
+        self.make_learned(host);
+        Ok(())
+    }
+
+    fn check_packet_out(&self, p: &PacketOut) -> Result<(), OfError> {
         if p.buffer_id != NO_BUFFER {
             return Err(OfError::BrcBufferUnknown);
         }
@@ -205,18 +216,7 @@ impl Ofproto {
         if !ok {
             return Err(OfError::BrcBadPort);
         }
-        self.check_actions(&p.actions, 0)?;
-        self.commit(host);
-        self.publish_view(host);
-        host.packet_out(self.id(), p)?;
-        self.make_learned(host);
-        Ok(())
-    }
-
-    /// No packet is ever buffered, so that a flow-mod cannot release one.
-    fn after_flow_mod(&self, fm: &FlowMod) -> Result<(), OfError> {
-        let released = fm.buffer_id != NO_BUFFER && !fm.command.is_delete();
-        if released { Err(OfError::BrcBufferUnknown) } else { Ok(()) }
+        self.check_actions(&p.actions, 0)
     }
 
     fn table_mod(&mut self, m: &TableMod) -> Result<(), OfError> {
@@ -240,23 +240,93 @@ impl Ofproto {
         Ok(())
     }
 
-    fn bundle(&mut self, c: &mut Connection, xid: u32, o: Outcome, now: Nanos) -> Result<(), OfError> {
+    fn bundle(
+        &mut self,
+        c: &mut Connection,
+        xid: u32,
+        o: Outcome,
+        now: Nanos,
+        host: &mut dyn Host,
+    ) -> Result<(), OfError> {
         let reply = match o {
             Outcome::Reply(r) => r,
-            Outcome::Commit(mods, r) => {
+            Outcome::Commit(commit, r) => {
                 reject_secondary(c)?;
-                self.source = mods.first().map(|(xid, _)| (c.id, *xid));
-                let done = self.changes(now, mods.iter().map(|(_, c)| c.by_ref()));
-                self.source = None;
-                if let Err((i, e)) = done {
-                    // First what was wrong, in the name of the message that was, then that all failed.
-                    c.error(mods.get(i).map_or(xid, |(x, _)| *x), e, &[]);
-                    return Err(OfError::BfcMsgFailed);
-                }
+                self.carry_out(c, xid, &commit, now, host)?;
                 r
             }
         };
         c.reply(xid, Body::BundleControl(reply));
+        Ok(())
+    }
+
+    /// All changes of flows and groups at once, then those of ports and the packets in their order.
+    fn carry_out(
+        &mut self,
+        c: &mut Connection,
+        xid: u32,
+        commit: &Commit,
+        now: Nanos,
+        host: &mut dyn Host,
+    ) -> Result<(), OfError> {
+        let mut steps = Vec::new();
+        self.source = Some((c.id, xid));
+        for i in 0..commit.mods.len() {
+            if let Err(e) = self.bundled_start(c, commit, i, now, &mut steps) {
+                self.revert(steps);
+                self.source = None;
+                // First what was wrong, in the name of the message that was, then that all failed.
+                let bytes = commit.mods.bytes_of(i);
+                c.error(xid_of(bytes), e, bytes);
+                return Err(OfError::BfcMsgFailed);
+            }
+        }
+        self.finish(now, steps);
+        self.source = None;
+        for i in 0..commit.mods.len() {
+            self.bundled_finish(c, commit, i, host)?;
+        }
+        Ok(())
+    }
+
+    /// Changes of ports cannot be undone, so that what is atomic may not hold any.
+    fn bundled_start(
+        &mut self,
+        c: &Connection,
+        commit: &Commit,
+        i: usize,
+        now: Nanos,
+        steps: &mut Vec<Step>,
+    ) -> Result<(), OfError> {
+        match commit.mods.get(i).transpose()?.map(|m| m.body) {
+            Some(Body::FlowMod(fm) | Body::NxFlowMod(fm)) => {
+                let fm = prepared(*fm, c.version())?;
+                self.change_start(now, ChangeRef::Flow(&fm), steps)
+            }
+            Some(Body::GroupMod(gm)) => self.change_start(now, ChangeRef::Group(&gm), steps),
+            Some(Body::PortMod(_)) if commit.atomic => Err(OfError::BfcMsgFailed),
+            Some(Body::PortMod(m)) => self.check_port_mod(&m, c.version() >= Some(Version::V14)),
+            _ => Ok(()),
+        }
+    }
+
+    fn bundled_finish(
+        &mut self,
+        c: &Connection,
+        commit: &Commit,
+        i: usize,
+        host: &mut dyn Host,
+    ) -> Result<(), OfError> {
+        if is_flow_mod(commit.mods.bytes_of(i)) {
+            return Ok(());
+        }
+        let Some(m) = commit.mods.get(i).transpose()? else { return Ok(()) };
+        match m.body {
+            Body::GroupMod(g) => self.conns.forward(m.xid, Body::GroupMod(g)),
+            Body::PortMod(p) => self.port_mod(&p, c.version() >= Some(Version::V14), host)?,
+            Body::PacketOut(p) => self.packet_out(c, &p, host)?,
+            _ => {}
+        }
         Ok(())
     }
 
@@ -277,9 +347,9 @@ impl Ofproto {
             Request::NxAggregate(f) => Reply::NxAggregate(self.aggregate(&f, host)?),
             Request::Table => Reply::Table(self.table_stats(host)),
             Request::Port(p) => return self.port_stats(c, xid, p, now, host),
-            Request::Queue { port, queue } => self.queue_stats(port, queue, now, host)?,
+            Request::Queue { port, queue } => self.queue_stats(port, queue, host)?,
             Request::PortDesc(p) => {
-                let all = self.ports.values().filter(|x| p == OfPort::NONE || x.view.ofp == p);
+                let all = self.ports_in_order().filter(|x| p == OfPort::NONE || x.view.ofp == p);
                 Reply::PortDesc(all.map(|x| x.desc()).collect())
             }
             Request::TableFeatures(set) if set.is_empty() => {
@@ -298,6 +368,8 @@ impl Ofproto {
             Request::MeterConfig(id) => Reply::MeterConfig(self.meter_configs(id)?),
             Request::MeterFeatures => Reply::MeterFeatures(meter_features()),
             Request::QueueDesc { port, queue } => Reply::QueueDesc(self.queue_descs(port, queue, host)?),
+            // Nothing exports flows.
+            Request::Ipfix => return Err(OfError::NxStNotConfigured),
             Request::TableDesc => Reply::TableDesc(self.tables.visible().map(|(id, t)| t.desc(id)).collect()),
         };
         c.reply(xid, Body::MultipartReply(Multipart { more: false, body }));
@@ -369,11 +441,9 @@ impl Ofproto {
         host: &mut dyn Host,
     ) -> Result<(), OfError> {
         let id = self.id();
-        // LOCAL has the greatest number but is reported first.
-        let mut ports: Vec<_> = self.ports.values().filter(|p| port == OfPort::NONE || p.view.ofp == port).collect();
-        ports.sort_by_key(|p| (p.view.ofp != OfPort::LOCAL, p.view.ofp));
-        let all: Vec<_> = ports
-            .into_iter()
+        let all: Vec<_> = self
+            .ports_in_order()
+            .filter(|p| port == OfPort::NONE || p.view.ofp == port)
             .filter_map(|p| {
                 let mut s = host.port_stats(id, p.view.ofp)?;
                 s.duration_ns.get_or_insert(now.saturating_sub(p.created).ms() * 1_000_000);
@@ -390,10 +460,10 @@ impl Ofproto {
             return Err(OfError::QofcBadPort);
         }
         let mut all = Vec::new();
-        for p in self.ports.keys().filter(|p| port == OfPort::NONE || **p == port) {
-            let queues = host.queue_stats(self.id(), *p).into_iter().map(|q| q.queue);
+        for p in self.ports_in_order().map(|p| p.view.ofp).filter(|p| port == OfPort::NONE || *p == port) {
+            let queues = host.queue_stats(self.id(), p).into_iter().map(|q| q.queue);
             let wanted = queues.filter(|q| queue == QUEUE_ALL || *q == queue);
-            all.extend(wanted.map(|queue| QueueDesc { port_no: *p, queue, ..QueueDesc::default() }));
+            all.extend(wanted.map(|queue| QueueDesc { port_no: p, queue, ..QueueDesc::default() }));
         }
         if all.is_empty() && queue != QUEUE_ALL {
             return Err(OfError::QofcBadQueue);
@@ -411,15 +481,14 @@ impl Ofproto {
         Ok(())
     }
 
-    fn queue_stats(&self, port: OfPort, queue: u32, now: Nanos, host: &mut dyn Host) -> Result<Reply, OfError> {
+    fn queue_stats(&self, port: OfPort, queue: u32, host: &mut dyn Host) -> Result<Reply, OfError> {
         if port != OfPort::NONE && !self.ports.contains_key(&port) {
             return Err(OfError::QofcBadPort);
         }
         let mut all = Vec::new();
-        for p in self.ports.values().filter(|p| port == OfPort::NONE || p.view.ofp == port) {
-            for mut q in host.queue_stats(self.id(), p.view.ofp) {
+        for p in self.ports_in_order().filter(|p| port == OfPort::NONE || p.view.ofp == port) {
+            for q in host.queue_stats(self.id(), p.view.ofp) {
                 if queue == QUEUE_ALL || q.queue == queue {
-                    q.duration_ns.get_or_insert(now.saturating_sub(p.created).ms() * 1_000_000);
                     all.push(q);
                 }
             }
@@ -430,6 +499,11 @@ impl Ofproto {
         }
         Ok(Reply::Queue(all))
     }
+}
+
+/// By its type: most messages of a bundle are such.
+fn is_flow_mod(message: &[u8]) -> bool {
+    message.get(1) == Some(&14)
 }
 
 fn reject_secondary(c: &Connection) -> Result<(), OfError> {
@@ -458,6 +532,10 @@ fn prepared(mut fm: FlowMod, v: Option<Version>) -> Result<FlowMod, OfError> {
             version,
         };
         check(&mut fm.actions, &cx)?;
+        // No packet is ever buffered, so that a flow-mod cannot release one.
+        if fm.buffer_id != NO_BUFFER {
+            return Err(OfError::BrcBufferUnknown);
+        }
     }
     Ok(fm)
 }

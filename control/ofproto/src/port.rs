@@ -166,6 +166,12 @@ impl Ofproto {
         }
     }
 
+    /// As replies list them: LOCAL has the greatest number but comes first.
+    pub(crate) fn ports_in_order(&self) -> impl Iterator<Item = &Port> {
+        let local = self.ports.get(&OfPort::LOCAL);
+        local.into_iter().chain(self.ports.values().filter(|p| p.view.ofp != OfPort::LOCAL))
+    }
+
     /// (number, name) of all ports.
     pub fn ports(&self) -> impl Iterator<Item = &PortView> {
         self.ports.values().map(|p| &p.view)
@@ -230,14 +236,19 @@ impl Ofproto {
         self.bundles.iter().map(|b| BundleView { floodable: floodable(b), ..b.clone() }).collect()
     }
 
+    /// Whether [`Ofproto::port_mod`] would do it.
+    pub(crate) fn check_port_mod(&self, m: &PortMod, any_addr: bool) -> Result<(), OfError> {
+        let p = self.ports.get(&m.port_no).ok_or(OfError::PmfcBadPort)?;
+        let any = any_addr && m.hw_addr == [0; 6];
+        if m.hw_addr == p.spec.hw_addr || any { Ok(()) } else { Err(OfError::PmfcBadHwAddr) }
+    }
+
     /// A controller changes a port's configuration. `any_addr`: a zero address stands for any, as from
     /// OpenFlow 1.4 on.
     pub(crate) fn port_mod(&mut self, m: &PortMod, any_addr: bool, host: &mut dyn Host) -> Result<(), OfError> {
+        self.check_port_mod(m, any_addr)?;
         let id = self.id();
         let p = self.ports.get_mut(&m.port_no).ok_or(OfError::PmfcBadPort)?;
-        if m.hw_addr != p.spec.hw_addr && !(any_addr && m.hw_addr == [0; 6]) {
-            return Err(OfError::PmfcBadHwAddr);
-        }
         let mask = PortConfig(m.mask.0 & SETTABLE.0);
         let old = p.desc();
         p.view.config = p.view.config.without(mask).with(PortConfig(m.config.0 & mask.0));

@@ -151,7 +151,9 @@ fn ports() {
             tx_errors: 5,
             duration_ns: s.duration_ns,
         };
-        for body in [Reply::PortDesc(vec![p.clone(), p.clone()]), Reply::Port(vec![s, s]), Reply::Queue(vec![q])] {
+        for body in
+            [Reply::PortDesc(vec![p.clone(), p.clone()]), Reply::Port(vec![s.clone(), s]), Reply::Queue(vec![q])]
+        {
             round_trip(v, Body::MultipartReply(Multipart { more: false, body }));
         }
         let f = Features {

@@ -8,7 +8,7 @@ mod async_msg;
 mod packet_ins;
 mod role;
 mod set;
-mod wire;
+pub(crate) mod wire;
 
 use fv_core::Nanos;
 use fv_openflow::framing::Negotiator;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use fv_core::Nanos;
+use fv_openflow::OfError;
 use fv_openflow::Version;
 use fv_openflow::VersionSet;
 use fv_openflow::msg::packet::PacketInReason;
@@ -228,8 +229,10 @@ impl Conns {
     pub(crate) fn tick(&mut self, now: Nanos) -> Option<Nanos> {
         self.iter_mut()
             .filter_map(|c| {
-                c.bundles.expire(now);
-                c.tick(now)
+                for opened in c.bundles.expire(now) {
+                    c.error(super::xid_of(&opened), OfError::BfcTimeout, &opened);
+                }
+                [c.tick(now), c.bundles.next_expiry()].into_iter().flatten().min()
             })
             .min()
     }

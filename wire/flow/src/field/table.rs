@@ -168,7 +168,7 @@ fields! {
     CtState ["ct_state"] 4/32 (0xffff) @ dp.base.ct_state, 2, Native >> 0;
         Full, CtState, None, ro, NXM, [nx(105, "NXM_NX_CT_STATE")];
     CtZone ["ct_zone"] 2/16 @ dp.base.ct_zone, 2, Native >> 0;
-        Full, Hex, None, ro, NXM, [nx(106, "NXM_NX_CT_ZONE")];
+        Exact, Hex, None, ro, NXM, [nx(106, "NXM_NX_CT_ZONE")];
     CtMark ["ct_mark"] 4/32 @ dp.base.ct_mark, 4, Native >> 0;
         Full, Hex, None, rw, NXM, [nx(107, "NXM_NX_CT_MARK")];
     CtLabel ["ct_label"] 16/128 @ dp.ct.label, 16, Be >> 0;
@@ -334,7 +334,7 @@ fields! {
     NshFlags ["nsh_flags"] 1/8 @ dp.misc.nsh_flags, 1, Be >> 0;
         Full, Decimal, Nsh, rw, NXM, [nsh(1, "NXOXM_NSH_FLAGS")];
     NshTtl ["nsh_ttl"] 1/8 @ dp.misc.nsh_ttl, 1, Be >> 0;
-        Full, Decimal, Nsh, rw, NXM, [nsh(10, "NXOXM_NSH_TTL")];
+        Exact, Decimal, Nsh, rw, NXM, [nsh(10, "NXOXM_NSH_TTL")];
     NshMdtype ["nsh_mdtype"] 1/8 @ dp.misc.nsh_mdtype, 1, Be >> 0;
         Exact, Decimal, Nsh, ro, NXM, [nsh(2, "NXOXM_NSH_MDTYPE")];
     NshNp ["nsh_np"] 1/8 @ dp.misc.nsh_np, 1, Be >> 0;

@@ -33,6 +33,9 @@ pub fn decode_actions(bytes: &[u8], version: Version) -> Result<Actions, OfError
 }
 
 pub(super) fn list(bytes: &[u8], cx: Cx) -> Result<Actions, OfError> {
+    if !bytes.len().is_multiple_of(8) {
+        return Err(OfError::BrcBadLen);
+    }
     let mut r = Reader::new(bytes, OfError::BacBadLen);
     let mut out = Actions::new();
     while !r.is_empty() {
@@ -259,10 +262,11 @@ pub(super) fn set_field(b: &mut Reader<'_>, may_mask: bool) -> Result<Action, Of
         OfError::BmcBadMask => OfError::BacBadSetMask,
         e => e,
     })?;
-    if b.len() >= 8 {
+    let padding = b.len();
+    b.zeros(padding, OfError::BacBadSetArgument)?;
+    if padding >= 8 {
         return Err(OfError::BacBadLen);
     }
-    b.zeros(b.len(), OfError::BacBadSetArgument)?;
     if e.has_mask && !may_mask {
         return Err(OfError::BacBadSetMask);
     }
@@ -343,7 +347,7 @@ pub fn decode_instructions(bytes: &[u8], version: Version) -> Result<Actions, Of
 fn instruction<'a>(r: &mut Reader<'a>, version: Version, s: &mut Slots<'a>) -> Result<(), OfError> {
     let (kind, mut b) = pull_tlv(r, OfError::BicBadLen)?;
     let fixed = match kind {
-        1 | 6 => Some(4),
+        1 | 5 | 6 => Some(4),
         2 => Some(20),
         _ => None,
     };

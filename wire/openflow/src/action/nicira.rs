@@ -370,9 +370,9 @@ fn output_reg(b: &mut Reader<'_>, wide: bool) -> Result<Action> {
         let max_len = b.u16()?;
         (nxm::pull_header(b)?, max_len)
     } else {
-        (nxm::pull_header(b)?, b.u16()?)
+        (nxm::field_of_header(b.u32()?)?, b.u16()?)
     };
-    b.zeros(b.len(), OfError::NxBrcMustBeZero)?;
+    b.zeros(b.len(), if wide { OfError::NxBrcMustBeZero } else { BAD_ARGUMENT })?;
     let src = ofs_nbits(src, bits);
     check_src(&src)?;
     Ok(Action::OutputReg { src, max_len })
@@ -430,7 +430,7 @@ fn learn_spec(b: &mut Reader<'_>) -> Result<Option<LearnSpec>> {
     }
     let n_bits = header & LEARN_BITS;
     let subfield = |b: &mut Reader<'_>| -> Result<Subfield> {
-        let field = nxm::pull_header(b)?;
+        let field = nxm::field_of_header(b.u32()?)?;
         Ok(Subfield::new(field, b.u16()?.into(), n_bits.into()))
     };
     let known = LEARN_BITS | LEARN_SRC_IMM | LEARN_DST_MASK;

@@ -61,9 +61,6 @@ impl RawHeader {
             payload = payload.checked_sub(4).ok_or(OfError::BmcBadLen)?;
             id |= u64::from(r.u32()?) << 16;
         }
-        if payload == 0 {
-            return Err(OfError::BmcBadLen);
-        }
         Ok(RawHeader { id, has_mask, payload })
     }
 
@@ -74,6 +71,8 @@ impl RawHeader {
         let n = if self.has_mask { 2 * f.n_bytes() } else { f.n_bytes() };
         match n == self.payload {
             true => Ok(f),
+            // A mask of another size than the value.
+            false if self.has_mask && self.payload / 2 == f.n_bytes() => Err(OfError::BmcBadLen),
             false if action && self.payload != 0 => Err(OfError::BacBadSetLen),
             false => Err(unknown),
         }
@@ -85,11 +84,9 @@ pub(crate) fn pull_header(r: &mut Reader<'_>) -> Result<Field, OfError> {
     if r.len() < 4 {
         return Err(OfError::BacBadSetLen);
     }
-    let h = RawHeader::pull(r).map_err(|_| OfError::BacBadSetType)?;
-    if h.has_mask {
-        return Err(OfError::BacBadSetMask);
-    }
-    h.field(true).map_err(|_| OfError::BacBadSetType)
+    let h = RawHeader::pull(r).map_err(|_| OfError::BmcBadField)?;
+    let f = h.field(false)?;
+    if h.has_mask { Err(OfError::BmcBadMask) } else { Ok(f) }
 }
 
 /// Takes a header of a list of fields (table features): the field and its mask bit, or None if it is
@@ -110,7 +107,7 @@ pub(crate) fn put_feature(out: &mut Vec<u8>, f: Field, has_mask: bool, version: 
 
 /// A 32-bit header that stands alone.
 pub(crate) fn field_of_header(h: u32) -> Result<Field, OfError> {
-    pull_header(&mut Reader::body(&h.to_be_bytes()))
+    pull_header(&mut Reader::body(&h.to_be_bytes())).map_err(|_| OfError::BacBadSetType)
 }
 
 /// Takes one entry. `Err(BmcBadField)` after the entry was taken whole if its field is not known.
@@ -119,15 +116,16 @@ pub(crate) fn pull_entry(r: &mut Reader<'_>, action: bool) -> Result<Entry, OfEr
     if h.payload > r.len() {
         return Err(if action { OfError::BacBadSetLen } else { OfError::BmcBadLen });
     }
-    let field = match h.field(action) {
-        Ok(f) => f,
-        // The caller may go on behind it.
-        Err(e) => {
-            r.skip(h.payload)?;
-            return Err(e);
-        }
-    };
+    let field = h.field(action);
     let payload = r.bytes(h.payload)?;
+    let (v, m) = payload.split_at(payload.len() / 2);
+    if h.has_mask && v.iter().zip(m).any(|(v, m)| v & !m != 0) {
+        // In an action a wrong length counts for more.
+        let worse = field.as_ref().err().filter(|_| action).cloned();
+        return Err(worse.unwrap_or(OfError::BmcBadWildcards));
+    }
+    // The entry is taken: the caller may go on behind it.
+    let field = field?;
     let n = field.n_bytes();
     debug_assert!(n <= MAX_VALUE);
     let value = FieldValue::from_be_bytes(&payload[..n]);
@@ -135,9 +133,6 @@ pub(crate) fn pull_entry(r: &mut Reader<'_>, action: bool) -> Result<Entry, OfEr
         return Ok(Entry { field, value, mask: field.mask_bits(), has_mask: false });
     }
     let raw_mask = FieldValue::from_be_bytes(&payload[n..]);
-    if value.0 & !raw_mask.0 != 0 {
-        return Err(OfError::BmcBadWildcards);
-    }
     let full = raw_mask.0 & field.mask_bits().0 == field.mask_bits().0;
     if field.info().maskable == Maskable::Exact && !full && raw_mask.0 != 0 {
         return Err(OfError::BmcBadMask);

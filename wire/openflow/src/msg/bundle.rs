@@ -88,19 +88,24 @@ impl BundleAdd {
         )
     }
 
-    pub(crate) fn decode(v: Version, r: &mut Reader<'_>, cx: &DecodeCx) -> Result<BundleAdd, OfError> {
+    /// `xid` is that of the message that carries it.
+    pub(crate) fn decode(v: Version, xid: u32, r: &mut Reader<'_>, cx: &DecodeCx) -> Result<BundleAdd, OfError> {
         let bundle_id = r.u32()?;
         r.skip(2)?;
-        let flags = flags(r.u16()?)?;
+        let raw_flags = r.u16()?;
         let inner = r.rest();
         let h = RawHeader::peek(inner).ok_or(OfError::BfcMsgBadLen)?;
+        if h.version != v.wire() {
+            return Err(OfError::BfcBadVersion);
+        }
         let len = usize::from(h.len);
         if len < HEADER_LEN || len > inner.len() {
             return Err(OfError::BfcMsgBadLen);
         }
-        if h.version != v.wire() {
-            return Err(OfError::BfcBadVersion);
+        if h.xid != xid {
+            return Err(OfError::BfcMsgBadXid);
         }
+        let flags = flags(raw_flags)?;
         // Only a change may be inside: that also bounds the recursion, a bundle holds no bundle.
         if !is_bundlable_type(h.kind, inner) {
             return Err(OfError::BfcMsgUnsup);
@@ -117,6 +122,15 @@ impl BundleAdd {
         out.u32(self.bundle_id).zero(2).u16(self.flags).put(&self.msg.encode()?);
         Ok(())
     }
+}
+
+/// The message that a valid bundle-add holds.
+pub fn inner_message(add: &[u8]) -> Option<&[u8]> {
+    let h = RawHeader::peek(add)?;
+    // The extension for 1.3 has a header more.
+    let at = if h.version == Version::V13.wire() { 24 } else { 16 };
+    let inner = add.get(at..)?;
+    inner.get(..usize::from(RawHeader::peek(inner)?.len))
 }
 
 /// By the header alone: packet-out, flow-mod, group-mod, port-mod, Nicira's flow-mod.

@@ -145,18 +145,13 @@ impl Message {
         }
         let version = Version::from_wire(h.version).ok_or(OfError::BrcBadVersion)?;
         let kind = to_v11(version, h.kind).ok_or(OfError::BrcBadType)?;
+        let tail_is_free = lengths::check(kind, version, r.rest())?;
         let body = match kind {
-            t::EXPERIMENTER => experimenter(version, &mut r, cx)?,
-            _ => standard(kind, version, &mut r, cx)?,
+            t::EXPERIMENTER => experimenter(version, h.xid, &mut r, cx)?,
+            _ => standard(kind, version, h.xid, &mut r, cx)?,
         };
-        if !r.is_empty() {
+        if !r.is_empty() && !tail_is_free {
             return Err(OfError::BrcBadLen);
-        }
-        // A message in a bundle carries the bundle message's own number.
-        if let Body::BundleAdd(b) = &body
-            && b.msg.xid != h.xid
-        {
-            return Err(OfError::BfcMsgBadXid);
         }
         Ok(Message { version, xid: h.xid, body })
     }
@@ -174,7 +169,7 @@ impl Message {
     }
 }
 
-fn standard(kind: u8, v: Version, r: &mut Reader<'_>, cx: &DecodeCx) -> Result<Body, OfError> {
+fn standard(kind: u8, v: Version, xid: u32, r: &mut Reader<'_>, cx: &DecodeCx) -> Result<Body, OfError> {
     Ok(match kind {
         t::ERROR => Body::Error(ErrorMsg::decode(v, r)?),
         t::ECHO_REQUEST => Body::EchoRequest(r.take_rest().to_vec()),
@@ -212,7 +207,7 @@ fn standard(kind: u8, v: Version, r: &mut Reader<'_>, cx: &DecodeCx) -> Result<B
         t::TABLE_STATUS if v >= Version::V14 => Body::TableStatus(TableStatus::decode(r)?),
         t::REQUESTFORWARD if v >= Version::V14 => Body::RequestForward(Box::new(forwarded(v, r, cx)?)),
         t::BUNDLE_CONTROL if v >= Version::V14 => Body::BundleControl(BundleControl::decode(r)?),
-        t::BUNDLE_ADD if v >= Version::V14 => Body::BundleAdd(Box::new(BundleAdd::decode(v, r, cx)?)),
+        t::BUNDLE_ADD if v >= Version::V14 => Body::BundleAdd(Box::new(BundleAdd::decode(v, xid, r, cx)?)),
         _ => return Err(OfError::BrcBadType),
     })
 }
@@ -235,13 +230,13 @@ fn forwarded(v: Version, r: &mut Reader<'_>, cx: &DecodeCx) -> Result<Message, O
     Message::decode(&inner[..len], cx)
 }
 
-fn experimenter(v: Version, r: &mut Reader<'_>, cx: &DecodeCx) -> Result<Body, OfError> {
+fn experimenter(v: Version, xid: u32, r: &mut Reader<'_>, cx: &DecodeCx) -> Result<Body, OfError> {
     let (who, subtype) = (r.u32()?, r.u32()?);
     match who {
         vendor::NX => nicira(subtype, v, r, cx),
         vendor::ONF => match subtype {
             onft::BUNDLE_CONTROL if v == Version::V13 => Ok(Body::BundleControl(BundleControl::decode(r)?)),
-            onft::BUNDLE_ADD if v == Version::V13 => Ok(Body::BundleAdd(Box::new(BundleAdd::decode(v, r, cx)?))),
+            onft::BUNDLE_ADD if v == Version::V13 => Ok(Body::BundleAdd(Box::new(BundleAdd::decode(v, xid, r, cx)?))),
             onft::REQUESTFORWARD if v == Version::V13 => Ok(Body::RequestForward(Box::new(forwarded(v, r, cx)?))),
             onft::FLOW_MONITOR_CANCEL if v == Version::V13 => Ok(Body::MonitorCancel(r.u32()?)),
             onft::ROLE_STATUS if v == Version::V13 => Ok(Body::RoleStatus(RoleStatus::decode(r)?)),

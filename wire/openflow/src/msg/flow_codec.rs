@@ -136,17 +136,22 @@ impl FlowMod {
         }
         let (cookie, cookie_mask) = (r.u64()?, r.u64()?);
         f.table = r.u8()?;
-        f.command = FlowModCommand::from_wire(r.u8()?.into())?;
+        let command = r.u8()?;
         (f.idle_timeout_s, f.hard_timeout_s, f.priority, f.buffer_id) = (r.u16()?, r.u16()?, r.u16()?, r.u32()?);
         let (port, group) = (r.u32()?, r.u32()?);
-        let port = crate::matching::ofp11::port(port)?;
-        if f.command.is_delete() {
-            (f.out_port, f.out_group) = (port, group);
-        } else if f.command == FlowModCommand::Add && f.table == TABLE_ALL {
+        let (flags, importance) = (r.u16()?, r.u16()?);
+        // Errors have an order: the match's come first.
+        f.match_ = matching::pull(r, false)?.match_;
+        let deletes = command == FlowModCommand::Delete as u8 || command == FlowModCommand::DeleteStrict as u8;
+        if f.table == TABLE_ALL && !deletes {
             return Err(OfError::FmfcBadTableId);
         }
-        f.flags = flags_in(v, r.u16()?)?;
-        let importance = r.u16()?;
+        let port = crate::matching::ofp11::port(port)?;
+        f.command = FlowModCommand::from_wire(command.into())?;
+        if deletes {
+            (f.out_port, f.out_group) = (port, group);
+        }
+        f.flags = flags_in(v, flags)?;
         f.importance = if v >= Version::V14 { importance } else { 0 };
         // 1.1's modify without a cookie to match may add.
         let may_add = v == Version::V11
@@ -157,7 +162,6 @@ impl FlowMod {
         } else {
             (f.cookie, f.cookie_mask, f.new_cookie) = (cookie & cookie_mask, cookie_mask, u64::MAX);
         }
-        f.match_ = matching::pull(r, false)?.match_;
         f.actions = decode_instructions(r.take_rest(), v)?;
         Ok(f)
     }
@@ -182,11 +186,13 @@ impl FlowMod {
     pub(crate) fn decode_nx(v: Version, r: &mut Reader<'_>, cx: &DecodeCx) -> Result<FlowMod, OfError> {
         whole_words(r)?;
         let mut f = FlowMod { new_cookie: r.u64()?, ..FlowMod::default() };
-        f.pull_v10_tail(r, cx)?;
-        f.flags = flags_in(Version::V10, r.u16()?)?;
-        let match_len = r.u16()?;
+        let mut tail = r.sub(14)?;
+        let (flags, match_len) = (r.u16()?, r.u16()?);
         r.skip(6)?;
+        // Errors have an order: the match's come first.
         let d = pull_nxm(r, match_len, false)?;
+        f.pull_v10_tail(&mut tail, cx)?;
+        f.flags = flags_in(Version::V10, flags)?;
         f.match_ = d.match_;
         (f.cookie, f.cookie_mask) = d.cookie.unwrap_or_default();
         // A new flow has no cookie to match.

@@ -279,9 +279,9 @@ fn check_command_bucket(command: u16, id: u32) -> Result<(), OfError> {
 
 /// The two of a group-mod that are numbers on the wire.
 fn head(command: u16, kind: u8) -> Result<(GroupCommand, GroupType), OfError> {
+    let kind = GroupType::from_wire(kind).ok_or(OfError::GmfcBadType)?;
     let command = GroupCommand::ALL.into_iter().find(|c| *c as u16 == command);
-    let command = command.ok_or(OfError::GmfcBadCommand)?;
-    Ok((command, GroupType::from_wire(kind).ok_or(OfError::GmfcBadType)?))
+    Ok((command.ok_or(OfError::GmfcBadCommand)?, kind))
 }
 
 /// What a bucket may say under this type, which an insertion need not give.

@@ -10,6 +10,7 @@ pub mod flow;
 mod flow_codec;
 pub mod group;
 mod group_codec;
+mod lengths;
 pub mod meter;
 pub mod monitor;
 mod oxs;
@@ -199,6 +200,7 @@ impl Request {
             Request::FlowMonitor(_) => "OFPST_FLOW_MONITOR",
             Request::NxFlow(_) => "NXST_FLOW",
             Request::NxAggregate(_) => "NXST_AGGREGATE",
+            Request::Ipfix => "NXST_IPFIX",
         }
     }
 }

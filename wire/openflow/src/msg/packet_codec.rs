@@ -192,11 +192,7 @@ impl PacketOut {
         let buffer_id = r.u32()?;
         let len;
         if v < Version::V15 {
-            let port = if v == Version::V10 {
-                OfPort::from_u16(r.u16()?)
-            } else {
-                pull_port(v, r).map_err(|_| OfError::BrcBadPort)?
-            };
+            let port = if v == Version::V10 { OfPort::from_u16(r.u16()?) } else { pull_port(v, r)? };
             set_in_port(&mut metadata, port);
             len = r.u16()?;
             r.skip(if v == Version::V10 { 0 } else { 6 })?;
@@ -208,12 +204,12 @@ impl PacketOut {
                 return Err(OfError::BrcPipelineFieldsOnly);
             }
         }
+        let actions = decode_actions(r.bytes(len.into())?, v)?;
         let port = OfPort(metadata.key.dp.base.in_port);
         let ok = [OfPort::LOCAL, OfPort::NONE, OfPort::CONTROLLER];
         if port.is_reserved() && !ok.contains(&port) {
             return Err(OfError::BrcBadPort);
         }
-        let actions = decode_actions(r.bytes(len.into())?, v)?;
         let packet = if buffer_id == NO_BUFFER { r.take_rest().to_vec() } else { Vec::new() };
         r.take_rest();
         Ok(PacketOut { packet, buffer_id, metadata, actions })

@@ -129,7 +129,7 @@ pub struct PortMod {
 }
 
 /// Counters of one port; what is not known is `u64::MAX`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PortStats {
     pub port_no: OfPort,
     pub rx_packets: u64,
@@ -146,6 +146,8 @@ pub struct PortStats {
     pub collisions: u64,
     /// OpenFlow 1.3+.
     pub duration_ns: Option<u64>,
+    /// Counters of this kind of port alone, by name (OpenFlow 1.4+).
+    pub custom: Vec<(String, u64)>,
 }
 
 /// Counters of one queue.
@@ -178,6 +180,7 @@ impl PortStats {
             rx_crc_err: u,
             collisions: u,
             duration_ns: None,
+            custom: Vec::new(),
         }
     }
 }
@@ -372,6 +375,8 @@ impl PortStats {
                 for c in self.counters_mut().into_iter().skip(8) {
                     *c = p.body.u64()?;
                 }
+            } else if p.experimenter == Some((INTEL, INTEL_CUSTOM)) {
+                self.custom = custom_in(&mut p.body)?;
             }
         }
         Ok(())
@@ -396,11 +401,12 @@ impl PortStats {
     }
 
     pub(crate) fn encode(&self, out: &mut Vec<u8>, v: Version) {
-        let mut s = *self;
+        let mut s = self.clone();
         let counters = s.counters_mut().map(|c| *c);
+        let start = out.len();
         match v {
             Version::V10 => out.u16(self.port_no.to_u16().unwrap_or(0xffff)).zero(6),
-            Version::V14 | Version::V15 => out.u16(120).zero(2).u32(self.port_no.0),
+            Version::V14 | Version::V15 => out.u16(0).zero(2).u32(self.port_no.0),
             _ => out.u32(self.port_no.0).zero(4),
         };
         if v >= Version::V14 {
@@ -410,6 +416,13 @@ impl PortStats {
                 o.zero(4);
                 counters[8..].iter().for_each(|c| o.u64(*c).done());
             });
+            // No device knows how long its frames were; readers expect the property.
+            put_prop(out, EXPERIMENTER, |o| o.u32(INTEL).u32(INTEL_RFC2819).zero(4).put(&[0xff; 8 * 21]).done());
+            if !self.custom.is_empty() {
+                put_prop(out, EXPERIMENTER, |o| custom_out(o, &self.custom));
+            }
+            let len = out.len() - start;
+            out.set_u16(start, len as u16);
             return;
         }
         counters.iter().for_each(|c| out.u64(*c).done());
@@ -417,6 +430,33 @@ impl PortStats {
             duration_out(out, self.duration_ns);
         }
     }
+}
+
+const EXPERIMENTER: u16 = 0xffff;
+/// Experimenter and types of counters beyond the standard's.
+const INTEL: u32 = 0x0000_aa01;
+const INTEL_RFC2819: u32 = 1;
+const INTEL_CUSTOM: u32 = 2;
+/// Longest name of a counter, and most of them for one port.
+const CUSTOM_NAME: usize = 63;
+const MAX_CUSTOM: usize = 512;
+
+/// Names and values, in the order of names.
+fn custom_out(out: &mut Vec<u8>, counters: &[(String, u64)]) {
+    let mut all: Vec<_> = counters.iter().filter(|(n, _)| !n.is_empty() && n.len() <= CUSTOM_NAME).collect();
+    all.sort();
+    all.truncate(MAX_CUSTOM);
+    out.u32(INTEL).u32(INTEL_CUSTOM).u16(all.len() as u16);
+    all.iter().for_each(|(name, v)| out.u8(name.len() as u8).put(name.as_bytes()).u64(*v).done());
+}
+
+fn custom_in(r: &mut Reader<'_>) -> Result<Vec<(String, u64)>, OfError> {
+    let n = r.u16()?;
+    let mut one = || {
+        let len = usize::from(r.u8()?);
+        Ok((text(r.bytes(len)?), r.u64()?))
+    };
+    (0..n).map(|_| one()).collect()
 }
 
 fn duration_in(r: &mut Reader<'_>) -> Result<Option<u64>, OfError> {

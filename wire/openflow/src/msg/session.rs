@@ -73,7 +73,7 @@ impl Capabilities {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Config {
     pub frags: FragHandling,
-    /// OpenFlow 1.1 and 1.2: packets with an invalid TTL go to the controller. None: the version lacks the bit.
+    /// Before OpenFlow 1.3: packets with an invalid TTL go to the controller. None: the version lacks the bit.
     pub invalid_ttl_to_controller: Option<bool>,
     pub miss_send_len: u16,
 }
@@ -257,7 +257,7 @@ impl Features {
 impl Config {
     pub(crate) fn decode(v: Version, r: &mut Reader<'_>) -> Result<Config, OfError> {
         let (flags, miss_send_len) = (r.u16()?, r.u16()?);
-        let ttl = matches!(v, Version::V11 | Version::V12);
+        let ttl = v < Version::V13;
         let known = if ttl { 7 } else { 3 };
         if flags & !known != 0 {
             return Err(OfError::ScfcBadFlags);

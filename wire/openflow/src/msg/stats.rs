@@ -57,6 +57,8 @@ pub enum Request {
     /// Nicira's forms of Flow and Aggregate (OpenFlow 1.0).
     NxFlow(Box<FlowStatsRequest>),
     NxAggregate(Box<FlowStatsRequest>),
+    /// Nicira's: what exporters of flows have counted.
+    Ipfix,
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -97,7 +99,7 @@ pub struct Desc {
 pub const QUEUE_ALL: u32 = 0xffff_ffff;
 
 /// Multipart types.
-mod mp {
+pub(super) mod mp {
     pub const DESC: u16 = 0;
     pub const FLOW: u16 = 1;
     pub const AGGREGATE: u16 = 2;
@@ -116,17 +118,20 @@ mod mp {
     pub const QUEUE_DESC: u16 = 15;
     pub const FLOW_MONITOR: u16 = 16;
     pub const EXPERIMENTER: u16 = 0xffff;
+    /// Nicira's statistics; those of groups are OpenFlow 1.0's.
+    pub const NXST_FLOW: u32 = 0;
+    pub const NXST_AGGREGATE: u32 = 1;
+    pub const NXST_FLOW_MONITOR: u32 = 2;
+    pub const NXST_IPFIX_BRIDGE: u32 = 3;
+    pub const NXST_IPFIX_FLOW: u32 = 4;
+    pub const NXST_GROUP: u32 = 7;
+    pub const NXST_GROUP_DESC: u32 = 8;
+    pub const NXST_GROUP_FEATURES: u32 = 9;
+    /// The Open Networking Foundation's flow monitors for OpenFlow 1.3.
+    pub const ONFST_FLOW_MONITOR: u32 = 1870;
 }
+use mp::*;
 
-/// Nicira's statistics; those of groups are OpenFlow 1.0's.
-const NXST_FLOW: u32 = 0;
-const NXST_AGGREGATE: u32 = 1;
-const NXST_FLOW_MONITOR: u32 = 2;
-const NXST_GROUP: u32 = 7;
-const NXST_GROUP_DESC: u32 = 8;
-const NXST_GROUP_FEATURES: u32 = 9;
-/// The Open Networking Foundation's flow monitors for OpenFlow 1.3.
-const ONFST_FLOW_MONITOR: u32 = 1870;
 /// The MORE flag.
 const MORE: u16 = 1;
 /// Largest body of one part.
@@ -190,7 +195,7 @@ impl Multipart<Request> {
                 let port = pull_port(v, r)?;
                 r.skip(if v == Version::V10 { 2 } else { 0 })?;
                 // 1.0 says ALL where later versions say ANY.
-                let port = if port == OfPort::ALL { OfPort::NONE } else { port };
+                let port = if v == Version::V10 && port == OfPort::ALL { OfPort::NONE } else { port };
                 Request::Queue { port, queue: r.u32()? }
             }
             Kind::Std(mp::PORT_DESC) if v >= Version::V15 => {
@@ -219,6 +224,7 @@ impl Multipart<Request> {
             Kind::Nx(NXST_GROUP_FEATURES) if v <= Version::V11 => Request::GroupFeatures,
             Kind::Nx(NXST_FLOW) => Request::NxFlow(Box::new(FlowStatsRequest::decode_nx(r)?)),
             Kind::Nx(NXST_AGGREGATE) => Request::NxAggregate(Box::new(FlowStatsRequest::decode_nx(r)?)),
+            Kind::Nx(NXST_IPFIX_BRIDGE | NXST_IPFIX_FLOW) => Request::Ipfix,
             Kind::Std(_) => return Err(OfError::BrcBadStat),
             Kind::Nx(_) | Kind::Onf(_) => return Err(OfError::BrcBadSubtype),
         };
@@ -302,6 +308,7 @@ impl Multipart<Request> {
                 put_header(out, v, Kind::Nx(NXST_FLOW), self.more);
                 q.encode_nx(out);
             }
+            Request::Ipfix => put_header(out, v, Kind::Nx(NXST_IPFIX_BRIDGE), self.more),
             Request::NxAggregate(q) => {
                 put_header(out, v, Kind::Nx(NXST_AGGREGATE), self.more);
                 q.encode_nx(out);

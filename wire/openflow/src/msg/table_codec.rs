@@ -41,15 +41,9 @@ impl TableMod {
         if v <= Version::V12 {
             m.miss = TableMiss::from_config(config).ok_or(OfError::TmfcBadConfig)?;
         }
-        // 1.3 has no bits that are in use.
+        // Bits that mean nothing are ignored; in 1.3 none does.
         if v < Version::V14 {
-            if config & !3 != 0 {
-                return Err(OfError::TmfcBadConfig);
-            }
             return Ok(m);
-        }
-        if config & !(CONFIG_EVICTION | CONFIG_VACANCY | 3) != 0 {
-            return Err(OfError::TmfcBadConfig);
         }
         m.eviction = Some(config & CONFIG_EVICTION != 0);
         m.vacancy = Some(Vacancy::default());
@@ -62,9 +56,10 @@ impl TableMod {
                     if v.up < v.down {
                         return Err(OfError::BpcBadValue);
                     }
+                    p.end()?;
                     m.vacancy = Some(v);
                 }
-                _ => return Err(p.unknown()),
+                _ => return Err(OfError::BrcBadType),
             }
         }
         if config & CONFIG_VACANCY == 0 {
@@ -88,7 +83,9 @@ impl Vacancy {
         self.up != 0
     }
     fn decode(r: &mut Reader<'_>) -> Result<Vacancy, OfError> {
-        Ok(Vacancy { down: r.u8()?, up: r.u8()?, current: r.u8()? })
+        let v = Vacancy { down: r.u8()?, up: r.u8()?, current: r.u8()? };
+        r.skip(1)?;
+        Ok(v)
     }
 }
 
@@ -187,8 +184,8 @@ impl TableStats {
             Version::V11 => out
                 .zero(7)
                 .text(&f.name, 32)
-                .u32(0x3ff)
-                .u32(0x3ff)
+                .u32(0xfbff)
+                .u32(0xfbff)
                 .u32(f.nonmiss.instructions & 0x3e)
                 .u32(actions11(write.actions))
                 .u32(actions11(apply.actions))
@@ -196,8 +193,8 @@ impl TableStats {
             Version::V12 => out
                 .zero(7)
                 .text(&f.name, 32)
-                .u64(match_)
-                .u64(oxm_bits(&f.wildcard))
+                .u64(match_ | LATER_BITS)
+                .u64(oxm_bits(&f.wildcard) | LATER_BITS)
                 .u32(write.actions & 0x03ff_9801)
                 .u32(apply.actions & 0x03ff_9801)
                 .u64(oxm_bits(&write.set_fields))
@@ -220,6 +217,9 @@ fn actions11(a: u32) -> u32 {
     a & 0x01ff_9801 | if a & 1 << 25 != 0 { 0x67fe } else { 0 }
 }
 
+/// `mpls_bos` and `packet_type`, which 1.2 peers are told of though they came later.
+const LATER_BITS: u64 = 1 << 36 | 1 << 44;
+
 /// Fields as bits of their numbers in the basic OXM class.
 fn oxm_bits(fields: &[Field]) -> u64 {
     fields
@@ -227,6 +227,11 @@ fn oxm_bits(fields: &[Field]) -> u64 {
         .flat_map(|f| f.info().headers)
         .filter(|h| h.class == 0x8000 && h.min_version <= Version::V12.wire())
         .fold(0, |b, h| b | 1 << h.field)
+}
+
+/// OpenFlow 1.5 made the meter instruction an action.
+fn instructions(all: u32, v: Version) -> u32 {
+    if v >= Version::V15 { all & !(1 << 6) } else { all }
 }
 
 /// Property numbers of table features; each has a twin one higher for table-miss flows.
@@ -241,11 +246,18 @@ mod prop {
     pub const APPLY_SETFIELD: u16 = 14;
 }
 
+/// An entry without properties.
+const FEATURES_LEN: usize = 64;
+
 impl TableFeatures {
     /// Takes one entry (1.3+).
     pub(crate) fn decode(v: Version, r: &mut Reader<'_>) -> Result<TableFeatures, OfError> {
+        let whole = r.len();
         let len = usize::from(r.u16()?);
-        let mut b = r.sub(len.checked_sub(2).ok_or(OfError::BrcBadLen)?)?;
+        if len < FEATURES_LEN || len > whole {
+            return Err(OfError::BpcBadLen);
+        }
+        let mut b = r.sub(len - 2)?;
         let mut f = TableFeatures { table: TableId(b.u8()?), ..Default::default() };
         b.skip(5)?;
         f.name = text(b.bytes(32)?);
@@ -297,7 +309,7 @@ impl TableFeatures {
         // The twin for table-misses is left out when it says the same.
         let twin = self.table_miss != self.nonmiss;
         for (miss, t) in [(0, &self.nonmiss), (1, &self.table_miss)].into_iter().take(1 + usize::from(twin)) {
-            put_prop(out, prop::INSTRUCTIONS + miss, |o| put_ids(o, t.instructions));
+            put_prop(out, prop::INSTRUCTIONS + miss, |o| put_ids(o, instructions(t.instructions, v)));
             put_prop(out, prop::NEXT_TABLES + miss, |o| o.put(&t.next).done());
             put_prop(out, prop::WRITE_ACTIONS + miss, |o| put_ids(o, t.write.actions));
             put_prop(out, prop::APPLY_ACTIONS + miss, |o| put_ids(o, t.apply.actions));
