@@ -24,6 +24,7 @@ use crate::monitor::FlowEvent;
 use crate::port::Port;
 use crate::rule::{Rule, RuleRef};
 use crate::tables::Tables;
+use crate::tlv::TlvTable;
 use crate::users::Users;
 use crate::view::{BridgeId, BridgeView, BundleView};
 
@@ -94,6 +95,7 @@ pub struct Ofproto {
     /// Changes since the last commit, for those who watch; one entry for what was made together.
     pub(crate) flow_events: Vec<Arc<Vec<FlowEvent>>>,
     pub(crate) frags: FragHandling,
+    pub(crate) tlvs: TlvTable,
     /// Tables with changes at the pending version.
     pub(crate) touched: HashSet<u8>,
     /// Tables with removed rules that translations may still see.
@@ -130,6 +132,7 @@ impl Ofproto {
             source: None,
             flow_events: Vec::new(),
             frags: FragHandling::Normal,
+            tlvs: TlvTable::default(),
             touched: HashSet::new(),
             outdated: HashSet::new(),
             garbage: None,

@@ -166,6 +166,14 @@ impl Ofproto {
                 Ok(())
             }
             Body::QueueConfigRequest(port) => self.queue_configs(c, xid, port, host),
+            Body::TlvTableMod(m) => {
+                reject_secondary(c)?;
+                self.tlvs.change(&m)
+            }
+            Body::TlvTableRequest => {
+                c.reply(xid, Body::TlvTableReply(self.tlvs.reply()));
+                Ok(())
+            }
             Body::CtFlushZone(_) => Err(OfError::BrcBadSubtype),
             Body::FeaturesReply(_)
             | Body::GetConfigReply(_)
@@ -181,6 +189,7 @@ impl Ofproto {
             | Body::QueueConfigReply(..)
             | Body::TableStatus(_)
             | Body::RequestForward(_)
+            | Body::TlvTableReply(_)
             | Body::GetAsyncReply(_) => Err(OfError::BrcBadType),
         }
     }

@@ -22,6 +22,7 @@ pub mod snapshot;
 pub mod tables;
 #[cfg(test)]
 mod tests;
+mod tlv;
 mod turn;
 mod users;
 pub mod view;

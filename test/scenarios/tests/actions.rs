@@ -211,3 +211,45 @@ fn a_paused_packet_goes_on_where_it_stopped() {
     let strip = |s: String| normalise(&s);
     assert_eq!(strip(paused(Daemon::Ours)), strip(paused(Daemon::Reference)));
 }
+
+#[test]
+fn fields_of_every_form_are_written() {
+    same(&with_bridge(
+        "
+        ofctl -O OpenFlow13 add-flow br0 table=1,actions=load:1->NXOXM_ET_ERSPAN_IDX[0],set_field:3->tun_erspan_ver,set_field:3/7->tun_erspan_idx
+        ofctl -O OpenFlow15 add-flow br0 table=2,actions=load:1->NXM_OF_IN_PORT[0..3]
+        ofctl -O OpenFlow15 add-flow br0 table=3,actions=load:5->OXM_OF_IN_PORT[0..3]
+        ofctl -O OpenFlow15 add-flow br0 table=4,mpls,actions=load:1->OXM_OF_MPLS_LABEL[0],load:1->OXM_OF_MPLS_TC[0],load:3->NXM_NX_MPLS_TTL[0..2]
+        ofctl -O OpenFlow15 add-flow br0 table=5,dl_vlan=5,actions=load:1->OXM_OF_VLAN_PCP[0]
+        ofctl -O OpenFlow15 add-flow br0 table=6,dl_vlan=5,actions=load:1->OXM_OF_VLAN_VID[0]
+        ofctl -O OpenFlow15 add-flow br0 table=7,dl_vlan=5,actions=load:0x1005->OXM_OF_VLAN_VID[]
+        ~ ofctl dump-flows br0
+        ~ ofctl -O OpenFlow13 dump-flows br0
+        ~ ofctl -O OpenFlow15 dump-flows br0
+        ",
+    ));
+}
+
+#[test]
+fn tunnel_options_are_mapped_to_fields() {
+    same(&with_bridge(
+        "
+        ofctl dump-tlv-map br0
+        ofctl add-tlv-map br0 {class=0xffff,type=0,len=4}->tun_metadata0
+        ofctl add-tlv-map br0 {class=0xffff,type=1,len=8}->tun_metadata1,{class=0xffff,type=2,len=124}->tun_metadata3
+        ofctl dump-tlv-map br0
+        ofctl add-tlv-map br0 {class=0xffff,type=1,len=8}->tun_metadata5
+        ofctl add-tlv-map br0 {class=0xffff,type=9,len=8}->tun_metadata1
+        ofctl add-tlv-map br0 {class=0xffff,type=9,len=5}->tun_metadata6
+        ofctl add-tlv-map br0 {class=0xffff,type=9,len=128}->tun_metadata6
+        ofctl add-tlv-map br0 {class=0xffff,type=9,len=4}->tun_metadata64
+        ofctl add-tlv-map br0 {class=0xffff,type=3,len=4}->tun_metadata7,{class=0xffff,type=10,len=124}->tun_metadata6
+        ofctl dump-tlv-map br0
+        ofctl del-tlv-map br0 {class=0xffff,type=1,len=8}->tun_metadata1
+        ofctl del-tlv-map br0 {class=0xffff,type=5,len=8}->tun_metadata1
+        ofctl -O OpenFlow13 dump-tlv-map br0
+        ofctl -O OpenFlow15 del-tlv-map br0
+        ofctl -O OpenFlow15 dump-tlv-map br0
+        ",
+    ));
+}

@@ -158,7 +158,6 @@ pub(super) fn reg_load(out: &mut Vec<u8>, dst: &Subfield, value: u64) {
     if nxm::is_experimenter(dst.field, Version::V10) {
         // The short form's 32-bit operand cannot name it.
         return put(out, sub::REG_LOAD2, |o| {
-            o.zero(6);
             let bits = FieldValue(u128::from(value) << dst.ofs);
             nxm::put_entry(o, dst.field, bits, dst.mask(), None);
         });

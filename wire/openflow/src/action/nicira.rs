@@ -139,10 +139,7 @@ pub(super) fn pull(subtype: u16, mut b: Reader<'_>, cx: Cx) -> Result<Action> {
             reg_move(b, n, s, d)?
         }
         sub::REG_LOAD => reg_load(b)?,
-        sub::REG_LOAD2 => {
-            b.zeros(6, OfError::NxBrcMustBeZero)?;
-            set_field(b, true)?
-        }
+        sub::REG_LOAD2 => set_field(b, true)?,
         sub::NOTE => Action::Note(b.take_rest().to_vec()),
         sub::EXIT => Action::Exit,
         sub::DEC_TTL => Action::DecTtl(DecTtl::default()),

@@ -134,8 +134,13 @@ pub(crate) fn pull_entry(r: &mut Reader<'_>, action: bool) -> Result<Entry, OfEr
     }
     let raw_mask = FieldValue::from_be_bytes(&payload[n..]);
     let full = raw_mask.0 & field.mask_bits().0 == field.mask_bits().0;
+    // Part of a field that only matches as a whole may be written, but not of a 32-bit port.
     if field.info().maskable == Maskable::Exact && !full && raw_mask.0 != 0 {
-        return Err(OfError::BmcBadMask);
+        match action {
+            true if field == Field::InPortOxm => return Err(OfError::BacBadSetArgument),
+            true => {}
+            false => return Err(OfError::BmcBadMask),
+        }
     }
     let mask = if full { field.mask_bits() } else { FieldValue(raw_mask.0 & field.mask_bits().0) };
     Ok(Entry { field, value, mask, has_mask: true })

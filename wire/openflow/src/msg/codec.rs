@@ -95,6 +95,9 @@ pub(crate) mod nxt {
     pub const FLOW_MONITOR_CANCEL: u32 = 21;
     pub const SET_ASYNC_CONFIG: u32 = 19;
     pub const SET_CONTROLLER_ID: u32 = 20;
+    pub const TLV_TABLE_MOD: u32 = 24;
+    pub const TLV_TABLE_REQUEST: u32 = 25;
+    pub const TLV_TABLE_REPLY: u32 = 26;
     pub const SET_ASYNC_CONFIG2: u32 = 27;
     pub const RESUME: u32 = 28;
     pub const CT_FLUSH_ZONE: u32 = 29;
@@ -263,6 +266,9 @@ fn nicira(subtype: u32, v: Version, r: &mut Reader<'_>, cx: &DecodeCx) -> Result
         }
         nxt::PACKET_IN => Body::NxPacketIn(PacketInFormat::Nxt, Box::new(PacketIn::decode_nxt(r)?)),
         nxt::PACKET_IN2 => Body::NxPacketIn(PacketInFormat::Nxt2, Box::new(PacketIn::decode_nxt2(v, r)?)),
+        nxt::TLV_TABLE_MOD => Body::TlvTableMod(TlvTableMod::decode(r)?),
+        nxt::TLV_TABLE_REQUEST => Body::TlvTableRequest,
+        nxt::TLV_TABLE_REPLY => Body::TlvTableReply(TlvTableReply::decode(r)?),
         nxt::RESUME => Body::Resume(Box::new(Resume { packet_in: PacketIn::decode_nxt2(v, r)? })),
         nxt::GROUP_MOD if v == Version::V10 => Body::GroupMod(Box::new(GroupMod::decode15(v, r)?)),
         nxt::FLOW_MONITOR_CANCEL if v < Version::V13 => Body::MonitorCancel(r.u32()?),
@@ -324,6 +330,20 @@ fn encode_body(out: &mut Vec<u8>, body: &Body, v: Version) -> Result<u8, EncodeE
         Body::PacketOut(p) => {
             p.encode(out, v);
             t::PACKET_OUT
+        }
+        Body::TlvTableMod(m) => {
+            vendor_header(out, vendor::NX, nxt::TLV_TABLE_MOD);
+            m.encode(out);
+            t::EXPERIMENTER
+        }
+        Body::TlvTableRequest => {
+            vendor_header(out, vendor::NX, nxt::TLV_TABLE_REQUEST);
+            t::EXPERIMENTER
+        }
+        Body::TlvTableReply(m) => {
+            vendor_header(out, vendor::NX, nxt::TLV_TABLE_REPLY);
+            m.encode(out);
+            t::EXPERIMENTER
         }
         Body::Resume(p) => {
             vendor_header(out, vendor::NX, nxt::RESUME);

@@ -22,6 +22,7 @@ pub mod session;
 pub mod stats;
 pub mod table;
 mod table_codec;
+pub mod tlv;
 
 pub use bundle::{BundleAdd, BundleControl, BundleControlKind};
 pub use codec::{DecodeCx, EncodeError, HEADER_LEN, RawHeader};
@@ -37,6 +38,7 @@ pub use session::{
 };
 pub use stats::{Multipart, Reply, Request};
 pub use table::{TableDesc, TableFeatures, TableMod, TableReason, TableStatus};
+pub use tlv::{TlvTableMod, TlvTableReply};
 
 use crate::version::Version;
 use fv_core::OfPort;
@@ -116,6 +118,9 @@ pub enum Body {
     FlowAge,
     /// Nicira: forget the connections of a zone.
     CtFlushZone(u16),
+    TlvTableMod(TlvTableMod),
+    TlvTableRequest,
+    TlvTableReply(TlvTableReply),
 }
 
 impl Message {
@@ -174,6 +179,9 @@ impl Body {
             Body::SetControllerId(_) => "NXT_SET_CONTROLLER_ID",
             Body::FlowAge => "NXT_FLOW_AGE",
             Body::CtFlushZone(_) => "NXT_CT_FLUSH_ZONE",
+            Body::TlvTableMod(_) => "NXT_TLV_TABLE_MOD",
+            Body::TlvTableRequest => "NXT_TLV_TABLE_REQUEST",
+            Body::TlvTableReply(_) => "NXT_TLV_TABLE_REPLY",
         }
     }
 }
