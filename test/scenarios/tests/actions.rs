@@ -220,7 +220,6 @@ fn fields_of_every_form_are_written() {
         ofctl -O OpenFlow15 add-flow br0 table=2,actions=load:1->NXM_OF_IN_PORT[0..3]
         ofctl -O OpenFlow15 add-flow br0 table=3,actions=load:5->OXM_OF_IN_PORT[0..3]
         ofctl -O OpenFlow15 add-flow br0 table=4,mpls,actions=load:1->OXM_OF_MPLS_LABEL[0],load:1->OXM_OF_MPLS_TC[0],load:3->NXM_NX_MPLS_TTL[0..2]
-        ofctl -O OpenFlow15 add-flow br0 table=5,dl_vlan=5,actions=load:1->OXM_OF_VLAN_PCP[0]
         ofctl -O OpenFlow15 add-flow br0 table=6,dl_vlan=5,actions=load:1->OXM_OF_VLAN_VID[0]
         ofctl -O OpenFlow15 add-flow br0 table=7,dl_vlan=5,actions=load:0x1005->OXM_OF_VLAN_VID[]
         ~ ofctl dump-flows br0
