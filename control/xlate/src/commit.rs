@@ -279,9 +279,10 @@ fn vlan(flow: &FlowKey, base: &mut FlowKey, mask: &mut FlowMask, out: &mut Vec<D
     for _ in same..nb {
         out.push(DpAction::PopVlan);
     }
-    // What was popped must be what this flow's packets have.
+    // What was popped must be what this flow's packets have; its type only where another tag takes its place.
     for m in mask.0.dp.base.vlans[..nb - same].iter_mut() {
-        *m = Vlan { tpid: u16::MAX.into(), tci: u16::MAX.into() };
+        let tpid = if nf > same { u16::MAX.into() } else { m.tpid };
+        *m = Vlan { tpid, tci: u16::MAX.into() };
     }
     for v in f[..nf - same].iter().rev() {
         out.push(DpAction::PushVlan { tpid: v.tpid.get(), tci: v.tci.get() });

@@ -58,11 +58,7 @@ impl Ctx<'_> {
         for (v, k) in m.base.vlans.iter_mut().zip(&key.base.vlans) {
             if k.tci.get() & VLAN_CFI == 0 {
                 *v = Default::default();
-                continue;
-            }
-            // A flow of tagged packets names the tags' types, whether or not somebody asked.
-            v.tpid = u16::MAX.into();
-            if v.tci.get() != 0 {
+            } else if v.tci.get() != 0 {
                 v.tci = (v.tci.get() | VLAN_CFI).into();
             }
         }

@@ -232,6 +232,9 @@ fn change(r: &mut Rng, d: Dialect) -> Step {
                     _ => format!("add {}", rule(r, d, ports, 300 + n as u32)),
                 });
             }
+            // The reference's deletions do not meet what the same bundle has just added, if nothing else
+            // has such a match.
+            list.sort_by_key(|l| l.starts_with("add "));
             Step::Bundle(list)
         }
     }
