@@ -61,6 +61,10 @@ impl Ctx<'_> {
             } else if v.tci.get() != 0 {
                 v.tci = (v.tci.get() | VLAN_CFI).into();
             }
+            if v.tci == u16::MAX {
+                // Who takes tags off asks for all of them, and may ask for the type the next time.
+                v.tpid = u16::MAX.into();
+            }
         }
         let icmp = matches!((key.base.dl_type.get(), key.base.nw_proto), (0x0800, 1) | (0x86dd, 58));
         if icmp {

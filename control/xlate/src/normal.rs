@@ -224,6 +224,12 @@ impl Ctx<'_> {
         if b.priority_tags != PriorityTags::Never {
             tags.0[0].pcp = old[0].tci.get() & PCP;
         }
+        // Whether there is a tag without VLAN is up to its priority.
+        let decides =
+            |n: usize, t: &Tag| t.vid == 0 && (t.tpid != 0 || (n == 0 && b.priority_tags != PriorityTags::Never));
+        if b.priority_tags != PriorityTags::Always && tags.0.iter().enumerate().any(|(n, t)| decides(n, t)) {
+            (0..2).for_each(|n| self.see_tag(n, PCP));
+        }
         self.flow.dp.base.vlans = put_tags(b, &tags);
         self.output(port);
         self.flow.dp.base.vlans = old;

@@ -155,10 +155,11 @@ impl Side {
         for (b, p, set) in &case.port_mods {
             self.ofctl(&format!("mod-port {} {p} {set}", BRIDGES[*b].0));
         }
-        for c in ["fdb/flush", "revalidator/purge"] {
+        // Flows that go refresh what they learnt.
+        for c in ["revalidator/purge", "fdb/flush"] {
             self.call(c, &[]);
+            self.settle();
         }
-        self.settle();
         out
     }
 

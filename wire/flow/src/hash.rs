@@ -5,7 +5,7 @@
 //! the words of the headers as a little-endian machine loads them. [`fold`] is for our own tables.
 
 use crate::field::Field;
-use crate::key::{DpKey, FRAG_LATER, FlowKey, FlowMask, VLAN_CFI, VLAN_VID_MASK, eth, ipproto};
+use crate::key::{DpKey, FlowKey, FlowMask, VLAN_CFI, VLAN_VID_MASK, eth, ipproto};
 
 /// One step of MurmurHash3.
 pub const fn add(hash: u32, data: u32) -> u32 {
@@ -173,6 +173,7 @@ impl HashFields {
                 }
                 let ports = match self {
                     HashFields::SymmetricL3 => false,
+                    HashFields::SymmetricL3L4 | HashFields::SymmetricL3L4Udp if key.base.nw_frag != 0 => false,
                     HashFields::SymmetricL3L4Udp => matches!(proto, ipproto::TCP | ipproto::SCTP | ipproto::UDP),
                     _ => matches!(proto, ipproto::TCP | ipproto::SCTP),
                 };
@@ -260,8 +261,8 @@ pub fn symmetric_l3l4(key: &DpKey, basis: u32, udp: bool) -> u32 {
         ipproto::UDP => udp,
         _ => false,
     };
-    // Ports that are absent are not as ports that are equal.
-    if ports && key.base.nw_frag & FRAG_LATER == 0 {
+    // All fragments of a packet go one way.
+    if ports && key.base.nw_frag == 0 {
         h = add(h, u16::from_le_bytes(xor_ports(key)).into());
     }
     finish(h, basis)
