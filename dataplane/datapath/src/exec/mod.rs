@@ -26,8 +26,9 @@ use crate::worker::stats::{Stat, WorkerStats};
 use crate::worker::tx::TxPorts;
 use crate::worker::work::{Job, WorkList};
 
-/// Actions nested in actions at most; deeper programs drop their packets.
-pub const NESTING_MAX: usize = 16;
+/// Actions nested in actions at most; deeper programs drop their packets. Translation goes through 64 tables,
+/// each of which may take copies aside.
+pub const NESTING_MAX: usize = 160;
 /// Passes of one packet through the datapath at most, the first not counted.
 pub const RECIRC_DEPTH_MAX: u8 = 8;
 
