@@ -18,8 +18,7 @@ use crate::tables::{N_TABLES, N_VISIBLE_TABLES, TABLE_INTERNAL};
 /// Ports that can be named in actions end here.
 pub(crate) const MAX_PORTS: u32 = 0xff00;
 
-/// Whether translation carries out groups and meters: until it does, no flow may use them.
-pub(crate) const GROUPS_RUN: bool = false;
+/// Whether meters are carried out: until they are, no flow may use them.
 pub(crate) const METERS_RUN: bool = false;
 
 /// Which flows a request is about.
@@ -328,7 +327,7 @@ impl Ofproto {
                         return Err(OfError::BacBadOutPort);
                     }
                 }
-                Action::Group(id) if !GROUPS_RUN || !self.groups.contains_key(id) => {
+                Action::Group(id) if !self.groups.contains_key(id) => {
                     return Err(OfError::BacBadOutGroup);
                 }
                 Action::Meter(id) if !METERS_RUN || !self.meters.contains_key(id) => {

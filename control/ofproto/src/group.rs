@@ -11,6 +11,7 @@ use fv_openflow::{OfError, Version};
 use hashbrown::HashMap;
 
 use crate::bridge::Ofproto;
+use crate::dp_hash::DpHash;
 use crate::dump::duration;
 use crate::flow_mod::Step;
 use crate::users::{Target, uses};
@@ -53,6 +54,8 @@ pub struct Group {
     pub buckets: Vec<GroupBucket>,
     /// How a select group chooses.
     pub props: GroupProps,
+    /// Of select groups that choose by the datapath's hash.
+    pub dp_hash: Option<DpHash>,
     /// When the group was added; modifications keep it.
     pub created: Nanos,
     pub stats: Counter,
@@ -76,21 +79,23 @@ impl Group {
     fn new(m: &GroupMod, created: Nanos) -> Group {
         let bucket = |b: &Bucket| GroupBucket { bucket: b.clone(), stats: Arc::default() };
         let buckets = m.buckets.iter().map(bucket).collect();
-        let (kind, props, stats) = (m.kind, m.props.clone(), Counter::default());
-        Group { id: m.group_id, kind, buckets, props, created, stats }
+        Group::of(m.group_id, m.kind, buckets, m.props.clone(), created)
+    }
+
+    fn of(id: u32, kind: GroupType, buckets: Vec<GroupBucket>, props: GroupProps, created: Nanos) -> Group {
+        let dp_hash = if kind == GroupType::Select { DpHash::of(&props, &buckets) } else { None };
+        Group { id, kind, buckets, props, dp_hash, created, stats: Counter::default() }
     }
 
     fn with_buckets(&self, buckets: Vec<GroupBucket>) -> Group {
-        let (kind, props, stats) = (self.kind, self.props.clone(), Counter::default());
-        Group { id: self.id, kind, buckets, props, created: self.created, stats }
+        Group::of(self.id, self.kind, buckets, self.props.clone(), self.created)
     }
 
-    /// Counts packets that the group handled, and those of them that went to a bucket.
+    /// Counts packets that the group handled and that went to one of its buckets, or to all.
     pub fn credit(&self, bucket: Option<usize>, packets: u64, bytes: u64) {
-        match bucket.and_then(|b| self.buckets.get(b)) {
-            Some(b) => b.stats.credit(packets, bytes),
-            None => self.stats.credit(packets, bytes),
-        }
+        self.stats.credit(packets, bytes);
+        let taken = bucket.map_or(&self.buckets[..], |b| self.buckets.get(b..=b).unwrap_or_default());
+        taken.iter().for_each(|b| b.stats.credit(packets, bytes));
     }
 
     /// Groups that the packet may go to from here.

@@ -6,7 +6,9 @@
 mod bridge;
 mod bundle;
 pub mod conn;
+mod dp_hash;
 pub mod dump;
+
 mod features;
 mod flow_mod;
 pub mod group;
@@ -29,6 +31,7 @@ pub mod view;
 
 pub use bridge::{Ofproto, Settings};
 pub use conn::{Closed, ConnId, Connection, ControllerSpec, Kind};
+pub use dp_hash::{DpHash, DpHashAlg};
 pub use dump::flow_stats;
 pub use group::{Group, GroupBucket, Groups};
 pub use host::Host;

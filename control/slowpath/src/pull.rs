@@ -114,6 +114,7 @@ pub fn credit(patch: &PatchCounters, credits: &[Credit], delta: &FlowStats, now:
                     done.for_control = true;
                 }
             }
+            Credit::Group(g, bucket) => g.credit(*bucket, delta.packets, delta.bytes),
             Credit::MacRefresh(e) => {
                 // Pulled late, these packets may be older than a move: they must not take it back.
                 if delta.packets > 0 && !seen_elsewhere_since(e, used) {

@@ -93,6 +93,11 @@ impl Ctx<'_> {
             | Action::PopMpls(_) => self.mpls_action(a),
             Action::DecMplsTtl => return self.dec_mpls_ttl(),
 
+            Action::Group(id) => {
+                self.group(*id);
+                // A group that waits for a hash is asked again.
+                self.unroll(std::slice::from_ref(a));
+            }
             Action::Resubmit(r) => self.resubmit(r),
             Action::GotoTable(t) => {
                 let port = self.in_port();
@@ -110,7 +115,9 @@ impl Ctx<'_> {
                 self.thawed_cookie = *cookie;
                 self.rule = None;
                 // The cookie as the reference writes it: in the order of the network.
-                self.note(Kind::Table, |_| format!("restored state: table={table}, cookie={:#x}", cookie.to_be()));
+                self.note(Kind::Table, |_| {
+                    format!("restored state: table={table}, cookie={}", crate::fields::hex(u128::from(cookie.to_be())))
+                });
             }
             Action::WriteMetadata { metadata, mask } => {
                 let old = self.flow.pipe.metadata.get();

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use fv_core::{Nanos, OfPort, RecircId};
-use fv_dpif::action::SlowReasons;
+use fv_dpif::action::{HashAlg, SlowReasons};
 use fv_dpif::{DpAction, Program};
 use fv_flow::{FlowKey, FlowMask};
 use fv_l2::MacTable;
 use fv_ofproto::learn::LearnJob;
 use fv_ofproto::view::{BridgeId, BridgeView, PortView, View};
-use fv_ofproto::{RuleRef, Snapshot, Tables};
+use fv_ofproto::{Group, RuleRef, Snapshot, Tables};
 use fv_openflow::action::{Action, Controller};
 use fv_openflow::msg::port::PortConfig;
 use fv_packet::Packet;
@@ -125,6 +125,8 @@ pub enum Credit {
         idle_s: u16,
         hard_s: u16,
     },
+    /// A group, with the bucket that was chosen or with all of them.
+    Group(Arc<Group>, Option<usize>),
     /// The MAC entry stays fresh.
     MacRefresh(Effect),
 }
@@ -223,12 +225,16 @@ pub(crate) struct Ctx<'a> {
     pub slow: SlowReasons,
     /// The actions of the action set are being done.
     pub in_action_set: bool,
+    /// A group's bucket is being done.
+    pub in_group: bool,
     /// An MPLS label was popped from above what is not parsed yet.
     pub was_mpls: bool,
     /// The pipeline stops here and goes on when the packet comes round again.
     pub freezing: bool,
     /// ... or when a controller says so.
     pub pause: Option<Box<Controller>>,
+    /// The packet needs this hash when it comes round.
+    pub hash_first: Option<HashAlg>,
     /// Cookie of the rule whose actions go on after a recirculation.
     pub thawed_cookie: u64,
     /// What is left to do after that, innermost list first.
@@ -266,9 +272,11 @@ pub fn translate(inp: &Input<'_>) -> Output {
         frozen: Vec::new(),
         slow: SlowReasons::default(),
         in_action_set: false,
+        in_group: false,
         was_mpls: false,
         freezing: false,
         pause: None,
+        hash_first: None,
         thawed_cookie: u64::MAX,
         rest: Vec::new(),
         unrolled: None,

@@ -287,7 +287,7 @@ fn mac_value(mac: &[u8; 6]) -> u128 {
 }
 
 /// `{:#x}`, with a bare zero.
-fn hex(v: u128) -> String {
+pub(crate) fn hex(v: u128) -> String {
     if v == 0 { "0".into() } else { format!("{v:#x}") }
 }
 

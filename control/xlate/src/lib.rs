@@ -11,6 +11,7 @@ mod controller;
 mod ctx;
 mod fields;
 mod finish;
+mod group;
 mod learn;
 mod normal;
 mod order;

@@ -32,6 +32,7 @@ impl Ctx<'_> {
             OfPort::CONTROLLER => {
                 let reason = match self.inp.start {
                     crate::Start::Actions(_) if !self.inp.trace => PacketInReason::PacketOut,
+                    _ if self.in_group => PacketInReason::Group,
                     _ if self.in_action_set => PacketInReason::ActionSet,
                     _ => PacketInReason::Action,
                 };

@@ -73,7 +73,7 @@ impl Ctx<'_> {
         self.leave();
     }
 
-    fn may_go_deeper(&mut self) -> bool {
+    pub fn may_go_deeper(&mut self) -> bool {
         if self.depth >= MAX_DEPTH {
             self.note(Kind::Error, |_| format!("over max translation depth {MAX_DEPTH}"));
             self.fail(XlateError::RecursionTooDeep);
@@ -195,7 +195,8 @@ impl Ctx<'_> {
             table: 0,
             key: crate::controller::metadata_of(&self.flow),
             stack: self.stack.clone(),
-            action_set: std::mem::take(&mut self.action_set),
+            // A group's bucket that stops takes along what the list around it still has.
+            action_set: self.action_set.clone(),
             actions: std::mem::take(&mut self.rest),
             cookie,
             userdata: paused.as_ref().map_or_else(Vec::new, |c| c.userdata.clone()),
@@ -207,6 +208,9 @@ impl Ctx<'_> {
             Some(c) => self.controller_upcall(c.max_len, c.reason, c.controller_id, state),
             None => {
                 let id = self.freeze(state);
+                if let Some(algorithm) = self.hash_first.take() {
+                    self.out.push(fv_dpif::DpAction::Hash(algorithm));
+                }
                 self.out.push(fv_dpif::DpAction::Recirc(id));
             }
         }
@@ -226,6 +230,9 @@ impl Ctx<'_> {
         self.flow.dp.base.in_port = f.key.base.in_port;
         self.enter(Kind::Table, |_| "thaw".into());
         self.note(Kind::Table, |_| format!("Resuming from table {}", f.table));
+        if !f.action_set.is_empty() {
+            self.note(Kind::Table, |c| format!("Restoring action set: {}", c.actions_text(&f.action_set)));
+        }
         if !f.actions.is_empty() {
             self.note(Kind::Table, |c| format!("Restoring actions: {}", c.actions_text(&f.actions)));
         }

@@ -84,19 +84,20 @@ fn lines(nodes: &[Node], level: usize, after: bool, out: &mut String) {
         let more = i + 1 < nodes.len() || after;
         let own = if n.kind.is_step() { level + 1 } else { level + usize::from(more) };
         match n.kind {
-            Kind::Detail | Kind::Bucket => put(out, own, " -> ", &n.text, ""),
+            Kind::Detail => put(out, own, " -> ", &n.text, ""),
             Kind::Warn => put(out, own, " >> ", &n.text, ""),
             Kind::Error => put(out, own, " >>>> ", &n.text, " <<<<"),
-            Kind::Action | Kind::Table => put(out, own, "", &n.text, ""),
+            Kind::Action | Kind::Table | Kind::Bucket => put(out, own, "", &n.text, ""),
             Kind::Bridge => {
                 out.push('\n');
                 put(out, own, "", &n.text, "");
                 put(out, own, "", &"-".repeat(n.text.len()), "");
             }
         }
-        match n.kind.is_step() {
-            true => lines(&n.children, level, more, out),
-            false => lines(&n.children, level + 2 * usize::from(more), false, out),
+        match n.kind {
+            Kind::Bucket => lines(&n.children, level + 2, false, out),
+            k if k.is_step() => lines(&n.children, level, more, out),
+            _ => lines(&n.children, level + 2 * usize::from(more), false, out),
         }
     }
 }

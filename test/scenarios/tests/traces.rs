@@ -109,9 +109,12 @@ fn limits_and_what_counts_them() {
         write stack {stack}
         ofctl del-flows br0
         ofctl add-flows br0 twice
+        appctl revalidator/purge
         {two}
+        appctl revalidator/purge
         ofctl del-flows br0
         ofctl add-flows br0 stack
+        appctl revalidator/purge
         appctl ofproto/trace br0 in_port=1,arp
         {one}
         ofctl del-flows br0

@@ -39,6 +39,18 @@ pub const fn int(x: u32, basis: u32) -> u32 {
     two_words(x, basis)
 }
 
+/// Any bytes.
+pub fn bytes(p: &[u8], basis: u32) -> u32 {
+    let mut words = p.chunks_exact(4);
+    let mut h = words.by_ref().fold(basis, |h, w| add(h, le32(w)));
+    if let rest @ [_, ..] = words.remainder() {
+        let mut last = [0; 4];
+        last[..rest.len()].copy_from_slice(rest);
+        h = add(h, le32(&last));
+    }
+    finish(h, p.len() as u32)
+}
+
 /// A MAC address in a VLAN, as bonds and `bond/hash` see it.
 pub fn mac_vlan(mac: &[u8; 6], vlan: u16, basis: u32) -> u32 {
     let m = mac.iter().fold(u64::from(vlan), |v, b| v << 8 | u64::from(*b));

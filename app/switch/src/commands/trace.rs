@@ -247,7 +247,7 @@ fn run(c: &mut Ctx, s: Subject, actions: Option<Vec<Action>>) -> fv_core::Reply 
     };
     let out = fv_xlate::translate(&Input {
         view: &view,
-        bridge: b.of.id(),
+        bridge: frozen.as_ref().map_or(b.of.id(), |f| f.bridge),
         key: s.key,
         packet: s.packet.as_ref(),
         start,

@@ -48,8 +48,9 @@ fn a_buckets_counter_survives_its_neighbours() {
     let add = GroupMod { group_id: 1, buckets: vec![bucket(5, vec![]), bucket(6, vec![])], ..GroupMod::default() };
     o.group_mod(at(1), &add).unwrap();
     let g = o.groups()[&1].clone();
-    g.credit(None, 3, 300);
+    g.credit(None, 1, 100);
     g.credit(Some(1), 2, 200);
+    assert_eq!(g.stats.read(), (3, 300));
     let insert = GroupMod {
         command: GroupCommand::InsertBucket,
         command_bucket_id: 5,
@@ -61,7 +62,7 @@ fn a_buckets_counter_survives_its_neighbours() {
     g.credit(Some(1), 1, 100);
     let s = &o.group_stats(1, at(11))[0];
     assert_eq!((s.packets, s.duration), (0, Some((10, 0))));
-    assert_eq!(s.buckets, [(0, 0), (0, 0), (3, 300)]);
+    assert_eq!(s.buckets, [(1, 100), (0, 0), (4, 400)]);
     o.group_mod(at(12), &GroupMod { command: GroupCommand::Modify, ..add }).unwrap();
     assert_eq!(o.group_stats(1, at(13))[0].buckets, [(0, 0), (0, 0)]);
     assert_eq!(o.group_stats(1, at(13))[0].duration, Some((12, 0)));

@@ -158,7 +158,7 @@ fn put_other(out: &mut String, action: &Action, names: Names) {
         Action::DebugSlow => "debug_slow".to_owned(),
         Action::DebugRecirc => "debug_recirc".to_owned(),
         Action::UnrollXlate { table, cookie } => {
-            format!("unroll_xlate(table={table}, cookie={cookie})")
+            format!("unroll_xlate(table={table}, cookie={cookie:x})")
         }
         Action::Meter(m) => format!("meter:{m}"),
         Action::ClearActions => "clear_actions".to_owned(),
