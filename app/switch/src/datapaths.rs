@@ -5,21 +5,16 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use fv_core::{Clock, Nanos};
-use fv_datapath::{Dp, WorkerKind};
+use fv_datapath::Dp;
 use fv_dpif::Datapath;
-use fv_netdev::Polling;
 use fv_ofproto::packet_in::PacketInQueue;
 use fv_ofproto::view::{BridgeId, BridgeView, SharedView, View};
 use fv_rpc::Waker;
 use fv_slowpath::{Config, Slowpath};
 
 use crate::latency::{LatencyHold, Mode};
+use crate::pmd::Staffing;
 use crate::threads::Threads;
-
-/// Worker numbers of event workers start here and go down; poll workers have their core's number.
-const FIRST_EVENT_WORKER: i32 = -2;
-/// Event workers are few: each wakes for every kernel device it has.
-const MAX_EVENT_WORKERS: usize = 4;
 
 pub struct DpInst {
     pub dp: Arc<Dp>,
@@ -61,9 +56,8 @@ pub struct Datapaths {
     /// Tags that are parsed of a packet.
     pub(crate) vlan_limit: u8,
     restore_wait: bool,
-    /// Cores of poll workers; empty is one worker on core 0.
-    cores: Vec<i32>,
-    insts: BTreeMap<String, DpInst>,
+    pub(crate) pmd: Staffing,
+    pub(crate) insts: BTreeMap<String, DpInst>,
 }
 
 impl Datapaths {
@@ -76,7 +70,7 @@ impl Datapaths {
             latency: Arc::new(LatencyHold::new()),
             vlan_limit: 1,
             restore_wait: false,
-            cores: Vec::new(),
+            pmd: Staffing::default(),
             insts: BTreeMap::new(),
         }
     }
@@ -100,6 +94,7 @@ impl Datapaths {
         slowpath.set_restore_wait(self.restore_wait);
         dp.set_upcall_handler(Some(slowpath.clone()));
         dp.set_vlan_limit(self.vlan_limit);
+        self.pmd.configure(&dp, self.clock.now());
         if let Some(main) = dp.workers().into_iter().next() {
             let waker = self.waker.clone();
             main.mailbox.set_waker(Box::new(move || waker.wake()));
@@ -133,38 +128,17 @@ impl Datapaths {
         self.insts.clear();
     }
 
-    pub fn configure(&mut self, config: Config, vlan_limit: u8, restore_wait: bool, cores: Vec<i32>) {
+    pub fn configure(&mut self, config: Config, vlan_limit: u8, restore_wait: bool) {
         // Zero VLANs to look at means as many as a key holds.
         self.vlan_limit = if vlan_limit == 0 { 2 } else { vlan_limit };
         self.config = config;
         self.restore_wait = restore_wait;
-        self.cores = cores;
         for i in self.insts.values() {
             i.slowpath.configure(config);
             i.slowpath.set_restore_wait(restore_wait);
             i.dp.set_vlan_limit(self.vlan_limit);
         }
         self.staff();
-    }
-
-    /// Starts and stops workers so that each kind of device has who polls it.
-    pub fn staff(&mut self) {
-        for i in self.insts.values_mut() {
-            let ports: Vec<Polling> =
-                i.dp.ports().iter().filter_map(|p| i.dp.device(p.port)).map(|d| d.polling()).collect();
-            let n_event = ports.iter().filter(|p| **p == Polling::Event).count();
-            let event: Vec<i32> = (0..n_event.min(event_workers())).map(|n| FIRST_EVENT_WORKER - n as i32).collect();
-            let poll: Vec<i32> = match ports.contains(&Polling::Poll) {
-                false => Vec::new(),
-                true if self.cores.is_empty() => vec![0],
-                true => self.cores.clone(),
-            };
-            for (kind, wanted) in [(WorkerKind::Event, event), (WorkerKind::Poll, poll)] {
-                if let Err(e) = i.threads.set_workers(kind, &wanted) {
-                    log::error!(target: "dpif_netdev", "cannot start workers: {e}");
-                }
-            }
-        }
     }
 
     pub fn set_latency_hold(&self, mode: Mode) {
@@ -182,10 +156,6 @@ impl Datapaths {
     }
 }
 
-fn event_workers() -> usize {
-    std::thread::available_parallelism().map_or(1, |n| n.get() / 2).clamp(1, MAX_EVENT_WORKERS)
-}
-
 /// A cheap clock for cycle accounting.
 fn ticks() -> u64 {
     // Nanoseconds: the unit does not matter, differences are compared with one another.
@@ -193,28 +163,9 @@ fn ticks() -> u64 {
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
 
-/// Cores of a hexadecimal mask.
-pub fn cores_of(mask: &str) -> Vec<i32> {
-    let mut cores: Vec<i32> = Vec::new();
-    for (i, c) in mask.chars().rev().enumerate() {
-        let Some(nibble) = c.to_digit(16) else { continue };
-        cores.extend((0..4).filter(|b| nibble >> b & 1 != 0).map(|b| (i * 4) as i32 + b));
-    }
-    cores
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn masks_name_cores() {
-        for (mask, want) in
-            [("1", vec![0]), ("6", vec![1, 2]), ("a0", vec![5, 7]), ("0", vec![]), ("100000000", vec![32])]
-        {
-            assert_eq!(cores_of(mask), want, "{mask}");
-        }
-    }
 
     #[test]
     fn an_unused_datapath_is_freed() {

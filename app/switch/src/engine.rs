@@ -13,10 +13,11 @@ use fv_ofproto::view::{BridgeId, BundleView, PriorityTags, VlanMode};
 use fv_ofproto::{Ofproto, PortSpec as OfPortSpec, Settings};
 use fv_openflow::VersionSet;
 
-use crate::datapaths::{Datapaths, cores_of};
+use crate::datapaths::Datapaths;
 use crate::latency::Mode;
 use crate::openflow::BridgeIo;
 use crate::options::{DummyMode, SwitchOptions};
+use crate::pmd::{Topology, pin_queues};
 use crate::world::{BridgePorts, Iface, World, features};
 
 /// One bridge: its model, and the sockets of its OpenFlow side.
@@ -320,6 +321,7 @@ impl Engine {
         self.make_learned();
         self.expire(now);
         self.commit_all();
+        self.world.dps.measure(now);
         self.world.dps.settle(now);
     }
 
@@ -386,8 +388,9 @@ impl Targets for Engine {
             max_revalidator_ms: g.max_revalidator_ms,
             min_revalidate_pps: g.min_revalidate_pps,
         };
-        let cores = g.pmd_cpu_mask.as_deref().map(cores_of).unwrap_or_default();
-        self.world.dps.configure(config, g.vlan_limit, g.flow_restore_wait, cores);
+        let topology = Topology::of(self.opts.dummy_numa.as_deref());
+        self.world.dps.configure_pmd(&g.pmd, topology, self.clock.now());
+        self.world.dps.configure(config, g.vlan_limit, g.flow_restore_wait);
         self.world.dps.set_latency_hold(match g.cpu_latency_qos {
             None => Mode::Auto,
             Some(true) => Mode::On,
@@ -478,6 +481,7 @@ impl Targets for Engine {
                     .map_err(|e| format!("could not add network device {} to ofproto ({e})", i.name))?,
             ),
         };
+        pin_queues(&inst.dp, dp_port, i);
         let iface = Iface { name: i.name.clone(), kind: i.kind.clone(), ofp, device, dp_port, peer, seen_seq: 0 };
         if let Some(p) = self.world.bridges.get_mut(&id) {
             p.ifaces.insert(i.name.clone(), iface);
@@ -503,6 +507,9 @@ impl Targets for Engine {
             && let (Some(port), Some(inst)) = (x.dp_port, self.world.dps.find(&kind))
         {
             inst.dp.reopen_port(port, std::time::Duration::from_secs(1)).map_err(|e| e.to_string())?;
+        }
+        if let Some(inst) = self.world.dps.find(&kind) {
+            pin_queues(&inst.dp, x.dp_port, i);
         }
         Ok(())
     }

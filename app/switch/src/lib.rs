@@ -9,6 +9,8 @@ mod hoststats;
 mod latency;
 mod openflow;
 pub mod options;
+mod pmd;
+mod poll_worker;
 mod report;
 mod run;
 mod threads;

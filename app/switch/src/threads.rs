@@ -14,9 +14,10 @@ use fv_rpc::Poller;
 use fv_slowpath::Slowpath;
 
 use crate::latency::LatencyHold;
+use crate::poll_worker::poll_loop;
 
 /// Packets of one turn of a worker.
-const BUDGET: usize = 256;
+pub(crate) const BUDGET: usize = 256;
 /// Longest that an event worker looks for more packets before it sleeps: about what a wake-up costs.
 /// It gives the processor away between looks, so that on a busy host it is in nobody's way.
 const SPIN_MAX: Duration = Duration::from_micros(50);
@@ -41,11 +42,11 @@ impl Pulse {
         Arc::new(Pulse { name, idle_at: AtomicU64::new(0), stop: AtomicBool::new(false), wake })
     }
 
-    fn idle(&self, now: Nanos) {
+    pub(crate) fn idle(&self, now: Nanos) {
         self.idle_at.store(now.0, Ordering::Release);
     }
 
-    fn stopping(&self) -> bool {
+    pub(crate) fn stopping(&self) -> bool {
         self.stop.load(Ordering::Acquire)
     }
 }
@@ -103,34 +104,28 @@ impl Threads {
         Ok(Running { pulse, handle })
     }
 
-    /// Makes the workers of `kind` be exactly those of `wanted`.
-    pub fn set_workers(&mut self, kind: WorkerKind, wanted: &[i32]) -> std::io::Result<()> {
-        let mut keep = Vec::new();
-        for (k, id, r) in std::mem::take(&mut self.workers) {
-            if k != kind || wanted.contains(&id.0) {
-                keep.push((k, id, r));
-            } else {
-                self.stop_worker(id, r);
-            }
-        }
-        self.workers = keep;
-        for core in wanted {
-            let id = WorkerId(*core);
-            if !self.workers.iter().any(|(_, w, _)| *w == id) {
-                let r = self.start_worker(kind, id)?;
-                self.workers.push((kind, id, r));
-            }
-        }
-        self.dp.deal_all().wait(Duration::from_millis(500));
+    /// The workers of a kind.
+    pub fn workers(&self, kind: WorkerKind) -> Vec<WorkerId> {
+        self.workers.iter().filter(|(k, _, _)| *k == kind).map(|(_, id, _)| *id).collect()
+    }
+
+    /// Starts a worker, which has nothing to poll until queues are dealt out.
+    pub fn add_worker(&mut self, kind: WorkerKind, id: WorkerId, numa: Option<i32>) -> std::io::Result<()> {
+        let r = self.start_worker(kind, id, numa)?;
+        self.workers.push((kind, id, r));
         Ok(())
     }
 
-    pub fn has_workers(&self, kind: WorkerKind) -> bool {
-        self.workers.iter().any(|(k, _, _)| *k == kind)
+    /// Ends a worker. Its queues have been dealt to others, or are then.
+    pub fn drop_worker(&mut self, id: WorkerId) {
+        if let Some(at) = self.workers.iter().position(|(_, w, _)| *w == id) {
+            let (_, id, r) = self.workers.remove(at);
+            self.stop_worker(id, r);
+        }
     }
 
-    fn start_worker(&self, kind: WorkerKind, id: WorkerId) -> std::io::Result<Running<Worker>> {
-        let worker = self.dp.new_worker(id, kind, Some(0)).map_err(std::io::Error::other)?;
+    fn start_worker(&self, kind: WorkerKind, id: WorkerId, numa: Option<i32>) -> std::io::Result<Running<Worker>> {
+        let worker = self.dp.new_worker(id, kind, numa).map_err(std::io::Error::other)?;
         let poller = Poller::new()?;
         let (waker, clock) = (poller.waker(), self.clock.clone());
         let w = waker.clone();
@@ -144,8 +139,7 @@ impl Threads {
         let handle = std::thread::Builder::new().name(name).spawn(move || {
             let _guard = AbortOnPanic;
             if kind == WorkerKind::Poll {
-                pin(id.0);
-                poll_loop(worker, &clock, &p)
+                poll_loop(worker, &clock, &p, poller)
             } else {
                 event_loop(worker, &clock, &p, poller, &latency)
             }
@@ -262,18 +256,6 @@ fn event_loop(mut worker: Worker, clock: &Clock, pulse: &Pulse, mut poller: Poll
     worker
 }
 
-/// Polls all the time; gives the processor away between turns that found nothing.
-fn poll_loop(mut worker: Worker, clock: &Clock, pulse: &Pulse) -> Worker {
-    while !pulse.stopping() {
-        let now = clock.now();
-        if !worker.turn(now, BUDGET).busy() {
-            pulse.idle(now);
-            std::thread::yield_now();
-        }
-    }
-    worker
-}
-
 /// A thread that panics takes the process with it: what it shared cannot be trusted, and a switch that
 /// no longer polls its ports must be restarted, not kept.
 pub(crate) struct AbortOnPanic;
@@ -290,17 +272,6 @@ impl Drop for AbortOnPanic {
 fn thread_cpu_time() -> Nanos {
     let t = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Nanos(t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64)
-}
-
-fn pin(core: i32) {
-    let Ok(core) = usize::try_from(core) else { return };
-    let mut set = rustix::thread::CpuSet::new();
-    if core < rustix::thread::CpuSet::MAX_CPU {
-        set.set(core);
-        if rustix::thread::sched_setaffinity(None, &set).is_err() {
-            log::warn!(target: "dpif_netdev", "cannot bind a worker to core {core}");
-        }
-    }
 }
 
 #[cfg(test)]

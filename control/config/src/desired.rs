@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use fv_ovsdb_db::client::{Client, RowRef};
 
+use crate::pmd::PmdSpec;
 use crate::spec::*;
 
 /// Reads everything. None while the database has no `Open_vSwitch` row.
@@ -123,14 +124,6 @@ fn mac(text: Option<&str>, what: &str, diag: &mut Vec<String>) -> Option<[u8; 6]
 fn globals(db: &Client, root: RowRef<'_>, diag: &mut Vec<String>) -> Globals {
     let o = map(root, "other_config");
     let ssl = root.uuid_opt("ssl").and_then(|u| db.row("SSL", u));
-    let pmd_cpu_mask = o.get("pmd-cpu-mask").and_then(|m| {
-        let digits = m.trim().trim_start_matches("0x").trim_start_matches("0X").to_string();
-        let ok = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_hexdigit());
-        if !ok {
-            diag.push(format!("invalid pmd-cpu-mask: \"{m}\""));
-        }
-        ok.then_some(digits)
-    });
     Globals {
         flow_restore_wait: flag(&o, "flow-restore-wait", false),
         flow_limit: number(&o, "flow-limit", 200_000, 0, u64::from(u32::MAX), diag),
@@ -138,7 +131,7 @@ fn globals(db: &Client, root: RowRef<'_>, diag: &mut Vec<String>) -> Globals {
         max_revalidator_ms: number(&o, "max-revalidator", 500, 100, u64::from(u32::MAX), diag),
         min_revalidate_pps: number(&o, "min-revalidate-pps", 5, 0, u64::from(u32::MAX), diag),
         stats_update_interval_ms: number(&o, "stats-update-interval", 5000, 5000, u64::from(u32::MAX), diag),
-        pmd_cpu_mask,
+        pmd: PmdSpec::parse(&o, diag),
         n_revalidators: o.get("n-revalidator-threads").and_then(|v| v.parse().ok()).filter(|n| *n > 0),
         cpu_latency_qos: on_off_auto(&o, "cpu-latency-qos", diag),
         vlan_limit: number(&o, "vlan-limit", 1, 0, 2, diag),
@@ -335,6 +328,10 @@ fn port(db: &Client, row: RowRef<'_>, bridge: &str, diag: &mut Vec<String>) -> P
 
 fn iface(row: RowRef<'_>, bridge: &str, diag: &mut Vec<String>) -> IfaceSpec {
     let name = row.str("name").to_string();
+    let other_config = map(row, "other_config");
+    if let Some(Err(e)) = other_config.get("pmd-rxq-affinity").map(|t| crate::pmd::affinity(t)) {
+        diag.push(format!("interface {name}: {e}"));
+    }
     let kind = match row.str("type") {
         _ if name == bridge => "internal",
         "" => "system",
@@ -344,7 +341,7 @@ fn iface(row: RowRef<'_>, bridge: &str, diag: &mut Vec<String>) -> IfaceSpec {
         uuid: row.uuid(),
         kind: kind.to_string(),
         options: map(row, "options"),
-        other_config: map(row, "other_config"),
+        other_config,
         ofport_request: row
             .i64_opt("ofport_request")
             .and_then(|v| u16::try_from(v).ok())

@@ -7,10 +7,12 @@
 pub mod apply;
 pub mod desired;
 pub mod plan;
+pub mod pmd;
 pub mod report;
 pub mod spec;
 
 pub use apply::{Applied, Targets, apply};
 pub use desired::desired;
 pub use plan::{Plan, Step, plan};
+pub use pmd::{PmdSpec, RxqAssign};
 pub use spec::{BridgeSpec, ControllerSpec, Desired, FailMode, Globals, IfaceSpec, PortSpec, PriorityTags, VlanMode};

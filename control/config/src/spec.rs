@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fv_ovsdb::Uuid;
 
+use crate::pmd::PmdSpec;
+
 pub type Options = BTreeMap<String, String>;
 
 /// Something to go by, which is no part of what is asked for: hints do not make specifications differ.
@@ -38,8 +40,7 @@ pub struct Globals {
     pub max_revalidator_ms: u64,
     pub min_revalidate_pps: u64,
     pub stats_update_interval_ms: u64,
-    /// Hexadecimal digits of `pmd-cpu-mask`, if set and legal.
-    pub pmd_cpu_mask: Option<String>,
+    pub pmd: PmdSpec,
     pub n_revalidators: Option<u32>,
     pub vlan_limit: u8,
     /// Keep idle processors from halting while packets come one by one; unset is where it pays.

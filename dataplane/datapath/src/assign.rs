@@ -1,6 +1,7 @@
-//! Which worker polls which receive queue: a pure function of queues and workers.
+//! Which worker polls which receive queue: a pure function of queues and workers, and what it says
+//! about each decision.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fv_core::DpPort;
 use fv_dpif::WorkerId;
@@ -29,6 +30,31 @@ pub enum Policy {
     Group,
 }
 
+impl Policy {
+    /// As the database writes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Policy::Cycles => "cycles",
+            Policy::RoundRobin => "roundrobin",
+            Policy::Group => "group",
+        }
+    }
+}
+
+/// How queues are dealt out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rules {
+    pub policy: Policy,
+    /// Workers that have a pinned queue get no others.
+    pub isolate: bool,
+}
+
+impl Default for Rules {
+    fn default() -> Rules {
+        Rules { policy: Policy::default(), isolate: true }
+    }
+}
+
 /// A queue that wants a worker.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct QueueDemand {
@@ -40,6 +66,8 @@ pub struct QueueDemand {
     pub cycles: u64,
     /// Core of `pmd-rxq-affinity`.
     pub pinned: Option<WorkerId>,
+    /// The worker that it stays with, if that one may have it.
+    pub keep: Option<WorkerId>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -49,162 +77,183 @@ pub struct WorkerSlot {
     pub numa: Option<i32>,
 }
 
+/// One decision, in the order in which they are made. Numbers are indices of queues.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Assignment {
-    pub port: DpPort,
-    pub queue: usize,
-    pub worker: WorkerId,
-    /// The worker is on another NUMA node than the device.
-    pub cross_numa: bool,
-    pub pinned: bool,
+pub enum Step {
+    Pinned(usize, WorkerId),
+    /// There is no worker on the core that the queue is pinned to.
+    CannotPin(usize, WorkerId),
+    Kept(usize, WorkerId),
+    /// No free worker on the queue's NUMA node; one on the other node gets it.
+    CrossNuma(usize, i32, i32),
+    /// No free worker anywhere: an isolated one, or the control thread, gets it.
+    NoneFree(usize),
+    Dealt(usize, WorkerId),
 }
 
-/// A worker for every queue, in the order of `queues`. With `isolate`, workers that have a pinned
-/// queue get no others, unless there are only such.
-pub fn assign(queues: &[QueueDemand], workers: &[WorkerSlot], policy: Policy, isolate: bool) -> Vec<Assignment> {
-    let mut plan = vec![None; queues.len()];
-    let mut load: BTreeMap<WorkerId, (u64, usize)> = BTreeMap::new();
-    for (q, demand) in queues.iter().enumerate() {
-        let pin = demand.pinned.filter(|_| demand.polling == Polling::Poll);
-        if let Some(worker) = workers.iter().find(|w| Some(w.id) == pin && w.kind == WorkerKind::Poll) {
-            plan[q] = Some((worker, true));
-            let load = load.entry(worker.id).or_default();
-            *load = (load.0 + demand.cycles, load.1 + 1);
-        }
-    }
-    let pinned: Vec<WorkerId> = load.keys().copied().collect();
-    let free = |kind: WorkerKind| -> Vec<&WorkerSlot> {
-        let of_kind: Vec<_> = workers.iter().filter(|w| w.kind == kind).collect();
-        let open: Vec<_> = of_kind.iter().copied().filter(|w| !isolate || !pinned.contains(&w.id)).collect();
-        if open.is_empty() { of_kind } else { open }
-    };
+/// A worker for every queue.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Plan {
+    /// In the order of the queues; None only if there are no workers at all.
+    pub workers: Vec<Option<WorkerId>>,
+    pub steps: Vec<Step>,
+    /// Workers that only get what is pinned to them.
+    pub isolated: BTreeSet<WorkerId>,
+}
 
-    let mut order: Vec<usize> = (0..queues.len()).filter(|q| plan[*q].is_none()).collect();
+/// Deals out the queues. Nothing of the result depends on the order of `queues` or `workers`.
+pub fn assign(queues: &[QueueDemand], workers: &[WorkerSlot], rules: Rules) -> Plan {
+    let mut workers: Vec<&WorkerSlot> = workers.iter().collect();
+    workers.sort_by_key(|w| w.id);
+    let mut order: Vec<usize> = (0..queues.len()).collect();
     order.sort_by_key(|q| (queues[*q].port, queues[*q].queue));
-    if policy != Policy::RoundRobin {
+    let mut deal = Deal {
+        queues,
+        workers,
+        policy: rules.policy,
+        plan: Plan { workers: vec![None; queues.len()], ..Plan::default() },
+        load: BTreeMap::new(),
+        held: BTreeSet::new(),
+        dealt: BTreeMap::new(),
+        crossed: 0,
+    };
+    order.retain(|q| !deal.pin(*q));
+    if rules.isolate {
+        deal.plan.isolated = deal.load.keys().copied().collect();
+    }
+    order.retain(|q| !deal.keep(*q));
+    if rules.policy != Policy::RoundRobin {
         order.sort_by_key(|q| std::cmp::Reverse(queues[*q].cycles));
     }
-    let mut dealers: BTreeMap<(u8, Option<i32>), Dealer> = BTreeMap::new();
     for q in order {
-        let demand = &queues[q];
-        let kind = match demand.polling {
-            Polling::Poll => WorkerKind::Poll,
-            Polling::Event => WorkerKind::Event,
-            Polling::Main => WorkerKind::Main,
-        };
-        let mut able = free(kind);
+        deal.place(q);
+    }
+    deal.plan
+}
+
+struct Deal<'a> {
+    queues: &'a [QueueDemand],
+    workers: Vec<&'a WorkerSlot>,
+    policy: Policy,
+    plan: Plan,
+    /// Cycles and queues that each worker has.
+    load: BTreeMap<WorkerId, (u64, usize)>,
+    /// Workers that kept something.
+    held: BTreeSet<WorkerId>,
+    /// Queues dealt so far to each group of workers.
+    dealt: BTreeMap<Vec<WorkerId>, usize>,
+    /// Queues that went to another NUMA node so far.
+    crossed: usize,
+}
+
+impl<'a> Deal<'a> {
+    fn give(&mut self, q: usize, to: WorkerId, step: Step) {
+        let load = self.load.entry(to).or_default();
+        *load = (load.0.saturating_add(self.queues[q].cycles), load.1 + 1);
+        self.plan.workers[q] = Some(to);
+        self.plan.steps.push(step);
+    }
+
+    fn pin(&mut self, q: usize) -> bool {
+        let demand = &self.queues[q];
+        let Some(core) = demand.pinned.filter(|_| demand.polling == Polling::Poll) else { return false };
+        let found = self.workers.iter().any(|w| w.id == core && w.kind == WorkerKind::Poll);
+        if found {
+            self.give(q, core, Step::Pinned(q, core));
+        } else {
+            self.plan.steps.push(Step::CannotPin(q, core));
+        }
+        found
+    }
+
+    fn keep(&mut self, q: usize) -> bool {
+        let demand = &self.queues[q];
+        let free = self.free(kind_of(demand.polling));
+        let near = free.iter().any(|w| near(w, demand.numa));
+        let kept = free.iter().find(|w| Some(w.id) == demand.keep && (!near || self::near(w, demand.numa)));
+        let Some(id) = kept.map(|w| w.id) else { return false };
+        self.held.insert(id);
+        self.give(q, id, Step::Kept(q, id));
+        true
+    }
+
+    /// Workers of a kind that take what is not pinned.
+    fn free(&self, kind: WorkerKind) -> Vec<&'a WorkerSlot> {
+        self.workers.iter().copied().filter(|w| w.kind == kind && !self.plan.isolated.contains(&w.id)).collect()
+    }
+
+    fn place(&mut self, q: usize) {
+        let (numa, kind) = (self.queues[q].numa, kind_of(self.queues[q].polling));
+        let free = self.free(kind);
+        let mut able: Vec<&WorkerSlot> = free.iter().copied().filter(|w| near(w, numa)).collect();
+        if able.is_empty() && !free.is_empty() {
+            able = self.other_node(q, &free);
+        }
         if able.is_empty() {
-            able = free(WorkerKind::Main);
-        }
-        let near: Vec<_> = able.iter().copied().filter(|w| demand.numa.is_none() || w.numa == demand.numa).collect();
-        let candidates = if near.is_empty() { able } else { near };
-        if candidates.is_empty() {
-            continue;
-        }
-        let dealer = dealers.entry((demand.polling as u8, demand.numa)).or_default();
-        let choice = match policy {
-            Policy::RoundRobin => dealer.round(candidates.len()),
-            Policy::Cycles => dealer.up_down(candidates.len()),
-            Policy::Group => {
-                let weight = |w: &WorkerSlot| load.get(&w.id).copied().unwrap_or_default();
-                (0..candidates.len()).min_by_key(|c| weight(candidates[*c])).unwrap_or(0)
+            if kind == WorkerKind::Poll {
+                self.plan.steps.push(Step::NoneFree(q));
             }
-        };
-        let worker = candidates[choice];
-        let load = load.entry(worker.id).or_default();
-        *load = (load.0 + demand.cycles, load.1 + 1);
-        plan[q] = Some((worker, false));
+            let of_kind = self.workers.iter().copied().filter(|w| w.kind == kind);
+            able = of_kind.clone().filter(|w| near(w, numa)).collect();
+            if able.is_empty() {
+                able = of_kind.collect();
+            }
+        }
+        if able.is_empty() {
+            able = self.free(WorkerKind::Main);
+        }
+        if let Some(to) = self.choose(q, &able) {
+            self.give(q, to, Step::Dealt(q, to));
+        }
     }
-    let assignment = |(demand, choice): (&QueueDemand, Option<(&WorkerSlot, bool)>)| {
-        choice.map(|(worker, pinned)| Assignment {
-            port: demand.port,
-            queue: demand.queue,
-            worker: worker.id,
-            cross_numa: worker.kind == WorkerKind::Poll && demand.numa.is_some() && worker.numa != demand.numa,
-            pinned,
-        })
-    };
-    queues.iter().zip(plan).filter_map(assignment).collect()
+
+    /// The workers of another node that has some, each such node in turn.
+    fn other_node(&mut self, q: usize, free: &[&'a WorkerSlot]) -> Vec<&'a WorkerSlot> {
+        let nodes: BTreeSet<i32> = free.iter().filter_map(|w| w.numa).collect();
+        let Some(to) = nodes.iter().copied().nth(self.crossed % nodes.len().max(1)) else { return free.to_vec() };
+        self.crossed += 1;
+        self.plan.steps.push(Step::CrossNuma(q, self.queues[q].numa.unwrap_or(0), to));
+        free.iter().copied().filter(|w| w.numa == Some(to)).collect()
+    }
+
+    fn choose(&mut self, q: usize, able: &[&WorkerSlot]) -> Option<WorkerId> {
+        let ids: Vec<WorkerId> = able.iter().map(|w| w.id).collect();
+        let load = |id: &WorkerId| self.load.get(id).copied().unwrap_or_default();
+        // Dealing in turn is even only from an empty start.
+        let kept = ids.iter().any(|id| self.held.contains(id));
+        let unmeasured = self.queues[q].cycles == 0;
+        if self.policy == Policy::Group || kept {
+            let by_count = unmeasured || self.policy == Policy::RoundRobin;
+            return ids.into_iter().min_by_key(|id| {
+                let (cycles, n) = load(id);
+                if by_count { (n as u64, cycles) } else { (cycles, n as u64) }
+            });
+        }
+        let n = ids.len();
+        let dealt = self.dealt.entry(ids.clone()).or_default();
+        let at = *dealt;
+        *dealt += 1;
+        match (n, self.policy) {
+            (0, _) => None,
+            // 1, 2, 3, 1, 2, 3 or 1, 2, 3, 3, 2, 1.
+            (_, Policy::RoundRobin) => ids.get(at % n).copied(),
+            _ => Some(at % (2 * n)).and_then(|at| ids.get(if at < n { at } else { 2 * n - 1 - at }).copied()),
+        }
+    }
 }
 
-/// Deals 1, 2, 3, 1, 2, 3 or 1, 2, 3, 3, 2, 1.
-#[derive(Default)]
-struct Dealer {
-    dealt: usize,
+fn kind_of(polling: Polling) -> WorkerKind {
+    match polling {
+        Polling::Poll => WorkerKind::Poll,
+        Polling::Event => WorkerKind::Event,
+        Polling::Main => WorkerKind::Main,
+    }
 }
 
-impl Dealer {
-    fn round(&mut self, n: usize) -> usize {
-        self.dealt += 1;
-        (self.dealt - 1) % n
-    }
-
-    fn up_down(&mut self, n: usize) -> usize {
-        let at = self.round(2 * n);
-        if at < n { at } else { 2 * n - 1 - at }
-    }
+/// Workers that sleep move with their packets: nodes matter to those that poll.
+fn near(w: &WorkerSlot, numa: Option<i32>) -> bool {
+    w.kind != WorkerKind::Poll || numa.is_none() || w.numa == numa
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn queues(spec: &[(u32, usize, u64)]) -> Vec<QueueDemand> {
-        let queue = |&(port, queue, cycles): &(u32, usize, u64)| QueueDemand {
-            port: DpPort(port),
-            queue,
-            polling: Polling::Poll,
-            numa: Some(0),
-            cycles,
-            pinned: None,
-        };
-        spec.iter().map(queue).collect()
-    }
-
-    fn workers(spec: &[(i32, WorkerKind, i32)]) -> Vec<WorkerSlot> {
-        let worker =
-            |&(id, kind, numa): &(i32, WorkerKind, i32)| WorkerSlot { id: WorkerId(id), kind, numa: Some(numa) };
-        spec.iter().map(worker).collect()
-    }
-
-    fn check(queues: &[QueueDemand], workers: &[WorkerSlot], policy: Policy, isolate: bool, expected: &[i32]) {
-        let got: Vec<i32> = assign(queues, workers, policy, isolate).iter().map(|a| a.worker.0).collect();
-        assert_eq!(got, expected);
-    }
-
-    const POLL: WorkerKind = WorkerKind::Poll;
-
-    #[test]
-    fn policies() {
-        let w = workers(&[(3, POLL, 0), (4, POLL, 0), (-1, WorkerKind::Main, 0)]);
-        let q = queues(&[(1, 0, 10), (1, 1, 40), (2, 0, 30), (2, 1, 20)]);
-        check(&q, &w, Policy::RoundRobin, true, &[3, 4, 3, 4]);
-        check(&q, &w, Policy::Cycles, true, &[3, 3, 4, 4]);
-        let q = queues(&[(1, 0, 100), (1, 1, 40), (2, 0, 30), (2, 1, 20)]);
-        check(&q, &w, Policy::Group, true, &[3, 4, 4, 4]);
-        check(&queues(&[(1, 0, 0), (1, 1, 0), (2, 0, 0)]), &w, Policy::Group, true, &[3, 4, 3]);
-    }
-
-    #[test]
-    fn pinned_queues_isolate_their_worker() {
-        let w = workers(&[(3, POLL, 0), (4, POLL, 0)]);
-        let mut q = queues(&[(1, 0, 0), (1, 1, 0), (2, 0, 0)]);
-        q[0].pinned = Some(WorkerId(3));
-        check(&q, &w, Policy::Cycles, true, &[3, 4, 4]);
-        check(&q, &w, Policy::RoundRobin, false, &[3, 3, 4]);
-        q[0].pinned = Some(WorkerId(9));
-        check(&q, &w, Policy::RoundRobin, true, &[3, 4, 3]);
-    }
-
-    #[test]
-    fn kinds_and_nodes() {
-        let w = workers(&[(-1, WorkerKind::Main, 0), (0, WorkerKind::Event, 0), (1, POLL, 1)]);
-        let mut q = queues(&[(1, 0, 0), (2, 0, 0), (3, 0, 0)]);
-        q[0].polling = Polling::Main;
-        q[1].polling = Polling::Event;
-        check(&q, &w, Policy::Cycles, true, &[-1, 0, 1]);
-        assert!(assign(&q, &w, Policy::Cycles, true)[2].cross_numa);
-        check(&q, &w[..1], Policy::Cycles, true, &[-1, -1, -1]);
-        check(&q, &[], Policy::Cycles, true, &[]);
-    }
-}
+mod tests;

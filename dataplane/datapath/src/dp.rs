@@ -1,6 +1,8 @@
 //! [`Dp`]: a datapath by name. Owns ports, flows and the control thread's worker; other workers are
 //! made here and owned by their threads.
 
+mod staff;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +17,7 @@ use fv_netdev::{Device, PortStats};
 use fv_packet::Packet;
 use parking_lot::Mutex;
 
-use crate::assign::{Policy, QueueDemand, WorkerKind, WorkerSlot, assign};
+use crate::assign::WorkerKind;
 use crate::flow::Flow;
 use crate::lookup::CacheUse;
 use crate::main_worker::MainWorker;
@@ -24,15 +26,13 @@ use crate::shared::Shared;
 use crate::trace;
 use crate::worker::mailbox::{Ack, Mailbox, Msg};
 use crate::worker::rxq::{Life, Rxq};
-use crate::worker::stats::{QueueStats, Stat};
+use crate::worker::stats::{Snapshot, Stat};
 use crate::worker::tx::PortTx;
 use crate::worker::{TurnResult, Worker, WorkerHandle};
+use staff::Staff;
 
 /// Packets that may wait to be executed while the control thread's worker is busy.
 const EXECUTE_MAX: usize = 4096;
-
-/// How long a worker's end waits for queues that are on their way to it.
-const MOVE_PATIENCE: Duration = Duration::from_millis(200);
 
 /// A packet to execute.
 struct Execution {
@@ -41,23 +41,7 @@ struct Execution {
     program: Program,
 }
 
-/// How receive queues are dealt out.
-#[derive(Clone, Copy, Default)]
-struct Dealing {
-    policy: Policy,
-    isolate: bool,
-}
-
-/// One queue and its worker, for commands.
-#[derive(Clone, Debug)]
-pub struct QueueInfo {
-    pub port: DpPort,
-    pub name: String,
-    pub queue: usize,
-    pub worker: WorkerId,
-    pub pinned: bool,
-    pub stats: Arc<QueueStats>,
-}
+pub use staff::{Deal, QueueInfo};
 
 pub struct Dp {
     kind: String,
@@ -66,14 +50,14 @@ pub struct Dp {
     shared: Arc<Shared>,
     ports: Mutex<PortTable>,
     workers: Mutex<Vec<WorkerHandle>>,
-    dealing: Mutex<Dealing>,
+    staff: Mutex<Staff>,
     cache_use: Mutex<CacheUse>,
     vlan_limit: Mutex<u8>,
     main: MainWorker,
     main_mailbox: Arc<Mailbox>,
     executions: Mutex<VecDeque<Execution>>,
-    /// What workers counted that are gone: hit, missed, lost.
-    gone: Mutex<DpStats>,
+    /// What workers counted that are gone.
+    gone: Mutex<Snapshot>,
 }
 
 impl Dp {
@@ -81,13 +65,7 @@ impl Dp {
     /// accounting and may always return 0.
     pub fn new(name: &str, kind: &str, clock: Clock, ticks: fn() -> u64) -> Arc<Dp> {
         let shared = Arc::new(Shared::new(name));
-        let handle = WorkerHandle {
-            id: WorkerId::MAIN,
-            kind: WorkerKind::Main,
-            numa: None,
-            mailbox: Arc::default(),
-            stats: Arc::default(),
-        };
+        let handle = WorkerHandle::new(WorkerId::MAIN, WorkerKind::Main, None, 0);
         Arc::new(Dp {
             kind: kind.into(),
             clock,
@@ -95,11 +73,11 @@ impl Dp {
             shared: shared.clone(),
             ports: Mutex::default(),
             workers: Mutex::new(vec![handle.clone()]),
-            dealing: Mutex::new(Dealing { policy: Policy::default(), isolate: true }),
+            staff: Mutex::default(),
             cache_use: Mutex::default(),
             vlan_limit: Mutex::new(1),
             main_mailbox: handle.mailbox.clone(),
-            main: MainWorker::new(Worker::new(handle, 0, shared, ticks)),
+            main: MainWorker::new(Worker::new(handle, shared, ticks)),
             executions: Mutex::default(),
             gone: Mutex::default(),
         })
@@ -116,7 +94,7 @@ impl Dp {
             let tx = Arc::new(open_tx(number, &*device)?);
             let (closed, ack) = (Arc::<AtomicBool>::default(), Ack::new());
             let rx = open_rx(number, &*device, || Life { closed: closed.clone(), token: ack.token() })?;
-            let queue = |q: &Rxq| PortQueue { stats: q.stats.clone(), worker: WorkerId::MAIN, pinned: None };
+            let queue = |q: &Rxq| PortQueue::new(q.stats.clone());
             let queues = rx.iter().map(queue).collect();
             ports.insert(Port { number, device, tx: tx.clone(), queues, closed, ack });
             for worker in self.workers.lock().iter() {
@@ -128,8 +106,7 @@ impl Dp {
             }
             number
         };
-        self.deal(|port| port == number);
-        self.poke_main();
+        self.place_new(number);
         Ok(number)
     }
 
@@ -169,144 +146,7 @@ impl Dp {
         self.device(port).map(|d| d.stats())
     }
 
-    // Workers.
-
-    /// A worker for a thread to own. Its receive queues come with [`Dp::deal_all`].
-    pub fn new_worker(&self, id: WorkerId, kind: WorkerKind, numa: Option<i32>) -> Result<Worker, DpError> {
-        let ports = self.ports.lock();
-        let mut workers = self.workers.lock();
-        if workers.iter().any(|w| w.id == id) || kind == WorkerKind::Main {
-            return Err(DpError::Exists);
-        }
-        let handle = WorkerHandle { id, kind, numa, mailbox: Arc::default(), stats: Arc::default() };
-        for port in ports.iter() {
-            handle.mailbox.send(Msg::AddTx(port.tx.clone()));
-        }
-        handle.mailbox.send(Msg::CacheUse(*self.cache_use.lock()));
-        handle.mailbox.send(Msg::VlanLimit(*self.vlan_limit.lock()));
-        handle.mailbox.resync();
-        let index = workers.len();
-        workers.push(handle.clone());
-        Ok(Worker::new(handle, index, self.shared.clone(), self.ticks))
-    }
-
-    /// Takes a worker back whose thread is over; its queues go to others.
-    pub fn remove_worker(&self, worker: Worker) {
-        let handle = worker.handle().clone();
-        self.workers.lock().retain(|w| w.id != handle.id);
-        // Queues on their way to it arrive before the others have acknowledged.
-        self.barrier().wait(MOVE_PATIENCE);
-        let queues = worker.into_queues();
-        {
-            let mut gone = self.gone.lock();
-            let was = dp_stats(&handle);
-            gone.hit += was.hit;
-            gone.missed += was.missed;
-            gone.lost += was.lost;
-        }
-        let mut ports = self.ports.lock();
-        for port in ports.iter_mut() {
-            for queue in &mut port.queues {
-                if queue.worker == handle.id {
-                    queue.worker = WorkerId::MAIN;
-                }
-            }
-        }
-        for queue in queues {
-            self.main_mailbox.send(Msg::AddQueue(Box::new(queue)));
-        }
-        drop(ports);
-        self.deal(|_| true);
-        self.poke_main();
-    }
-
-    pub fn set_policy(&self, policy: Policy, isolate: bool) {
-        *self.dealing.lock() = Dealing { policy, isolate };
-    }
-
-    /// `pmd-rxq-affinity`: the core for some of a port's queues.
-    pub fn pin_queues(&self, port: DpPort, cores: &[(usize, WorkerId)]) -> Result<(), DpError> {
-        let mut ports = self.ports.lock();
-        let port = ports.find_mut(port).ok_or(DpError::NoSuchPort)?;
-        for (q, queue) in port.queues.iter_mut().enumerate() {
-            queue.pinned = cores.iter().find(|(n, _)| *n == q).map(|(_, core)| *core);
-        }
-        Ok(())
-    }
-
-    /// Deals out all receive queues anew; those that stay where they are lose nothing.
-    pub fn deal_all(&self) -> Arc<Ack> {
-        let ack = self.deal(|_| true);
-        self.poke_main();
-        ack
-    }
-
-    /// Deals out the queues of some ports.
-    fn deal(&self, which: impl Fn(DpPort) -> bool) -> Arc<Ack> {
-        let ack = Ack::new();
-        let mut ports = self.ports.lock();
-        let workers = self.workers.lock();
-        let dealing = *self.dealing.lock();
-        let demand = |port: &Port| -> Vec<QueueDemand> {
-            let one = |(queue, q): (usize, &PortQueue)| QueueDemand {
-                port: port.number,
-                queue,
-                polling: port.polling(),
-                numa: port.device.numa_id(),
-                cycles: q.stats.ticks(),
-                pinned: q.pinned,
-            };
-            port.queues.iter().enumerate().map(one).collect()
-        };
-        let queues: Vec<QueueDemand> = ports.iter().flat_map(demand).collect();
-        let slot = |w: &WorkerHandle| WorkerSlot { id: w.id, kind: w.kind, numa: w.numa };
-        let slots: Vec<WorkerSlot> = workers.iter().map(slot).collect();
-        for a in assign(&queues, &slots, dealing.policy, dealing.isolate) {
-            let Some(queue) = ports.find_mut(a.port).and_then(|p| p.queues.get_mut(a.queue)) else { continue };
-            if !which(a.port) || queue.worker == a.worker {
-                continue;
-            }
-            let find = |id| workers.iter().find(|w| w.id == id).map(|w| w.mailbox.clone());
-            if let (Some(from), Some(to)) = (find(queue.worker), find(a.worker)) {
-                from.send(Msg::MoveQueue { port: a.port, queue: a.queue, to, token: ack.token() });
-                queue.worker = a.worker;
-            }
-        }
-        ack
-    }
-
-    /// Done when every worker has taken the messages sent before, between two batches: packets that
-    /// were in hand when this was called are through.
-    pub fn barrier(&self) -> Arc<Ack> {
-        let ack = Ack::new();
-        for worker in self.workers.lock().iter() {
-            worker.mailbox.send(Msg::Barrier(ack.token()));
-        }
-        self.poke_main();
-        ack
-    }
-
-    /// Workers, the control thread's first.
-    pub fn workers(&self) -> Vec<WorkerHandle> {
-        self.workers.lock().clone()
-    }
-
-    /// Every receive queue with its worker, by port and number.
-    pub fn queues(&self) -> Vec<QueueInfo> {
-        let ports = self.ports.lock();
-        let info = |port: &Port| -> Vec<QueueInfo> {
-            let one = |(queue, q): (usize, &PortQueue)| QueueInfo {
-                port: port.number,
-                name: port.device.name().into(),
-                queue,
-                worker: q.worker,
-                pinned: q.pinned.is_some(),
-                stats: q.stats.clone(),
-            };
-            port.queues.iter().enumerate().map(one).collect()
-        };
-        ports.iter().flat_map(info).collect()
-    }
+    // Settings of all workers.
 
     /// How lookups use the tag cache, on every worker.
     pub fn set_cache_use(&self, cache_use: CacheUse) {
@@ -394,8 +234,7 @@ fn open_tx(port: DpPort, device: &dyn Device) -> Result<PortTx, DpError> {
     Ok(PortTx::new(port, device.offloads(), queues))
 }
 
-fn dp_stats(worker: &WorkerHandle) -> DpStats {
-    let s = worker.stats.snapshot();
+fn dp_stats(s: &Snapshot) -> DpStats {
     DpStats {
         hit: Stat::HITS.iter().map(|hit| s.value(*hit)).sum(),
         missed: s.value(Stat::Missed),
@@ -487,15 +326,7 @@ impl Datapath for Dp {
     }
 
     fn stats(&self) -> DpStats {
-        let mut sum = *self.gone.lock();
-        for worker in self.workers.lock().iter() {
-            let s = dp_stats(worker);
-            sum.hit += s.hit;
-            sum.missed += s.missed;
-            sum.lost += s.lost;
-        }
-        sum.flows = self.flow_count() as u64;
-        sum
+        DpStats { flows: self.flow_count() as u64, ..dp_stats(&self.totals()) }
     }
 }
 

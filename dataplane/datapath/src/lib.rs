@@ -5,6 +5,7 @@
 //! [`fv_dpif::UpcallHandler`].
 
 pub mod assign;
+pub mod balance;
 mod dp;
 mod exec;
 mod flow;
@@ -17,14 +18,17 @@ mod registry;
 mod shared;
 mod simd;
 mod trace;
+mod usage;
 mod worker;
 
-pub use assign::{Assignment, Policy, QueueDemand, WorkerKind, WorkerSlot, assign};
-pub use dp::{Dp, QueueInfo};
+pub use assign::{Policy, QueueDemand, Rules, WorkerKind, WorkerSlot, assign};
+pub use balance::Limits;
+pub use dp::{Deal, Dp, QueueInfo};
 pub use lookup::CacheUse;
+pub use usage::{INTERVALS, Usage};
 pub use worker::mailbox::{Ack, Mailbox, Waker};
 pub use worker::stats::{CacheChoice, QueueStats, Snapshot, Stat, Why, WorkerStats};
-pub use worker::{TurnResult, Worker, WorkerHandle};
+pub use worker::{TurnResult, Worker, WorkerHandle, WorkerLimits};
 
 /// Parts that benches measure one by one. Not for use.
 #[doc(hidden)]

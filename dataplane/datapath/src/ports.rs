@@ -8,6 +8,7 @@ use fv_core::DpPort;
 use fv_dpif::{DpError, DpPortInfo, WorkerId};
 use fv_netdev::{Device, Polling};
 
+use crate::usage::Usage;
 use crate::worker::mailbox::Ack;
 use crate::worker::stats::QueueStats;
 use crate::worker::tx::PortTx;
@@ -20,6 +21,15 @@ pub struct PortQueue {
     pub stats: Arc<QueueStats>,
     pub worker: WorkerId,
     pub pinned: Option<WorkerId>,
+    /// What it has cost lately.
+    pub usage: Usage,
+}
+
+impl PortQueue {
+    /// New queues start with the control thread and move from there to where they belong.
+    pub fn new(stats: Arc<QueueStats>) -> PortQueue {
+        PortQueue { stats, worker: WorkerId::MAIN, pinned: None, usage: Usage::default() }
+    }
 }
 
 pub struct Port {

@@ -1,11 +1,13 @@
 //! The commands of the control socket, as data: one file per family.
 
 mod bridge;
+mod choices;
 mod detrace;
 mod dpctl;
 mod dpif;
 mod dummy;
 mod fdb;
+mod pmd;
 mod process;
 mod time;
 mod trace;
@@ -27,12 +29,14 @@ pub struct Ctx {
     pub exit: Option<bool>,
     pub coverage: process::Coverage,
     ssl: Option<(String, String, String, bool)>,
+    /// What `subtable-lookup-prio-set` was told last.
+    subtable_lookup_priority: u8,
 }
 
 impl Ctx {
     pub fn new(engine: Engine, list: String) -> Ctx {
         let coverage = process::Coverage::new(engine.clock.now());
-        Ctx { engine, list, exit: None, coverage, ssl: None }
+        Ctx { engine, list, exit: None, coverage, ssl: None, subtable_lookup_priority: 1 }
     }
 
     /// Work that a command left for the next turn.
@@ -116,6 +120,8 @@ pub fn register(r: &mut Registry<Ctx>) {
     r.add(dummy::COMMANDS);
     r.add(detrace::COMMANDS);
     r.add(trace::COMMANDS);
+    r.add(pmd::COMMANDS);
+    r.add(choices::COMMANDS);
 }
 
 /// The text of `list-commands`.

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use fv_core::DpPort;
 use parking_lot::{Condvar, Mutex};
 
+use super::Worker;
 use super::rxq::Rxq;
 use super::tx::PortTx;
 use crate::flow::Flow;
@@ -33,6 +34,8 @@ pub enum Msg {
     },
     CacheUse(CacheUse),
     VlanLimit(u8),
+    /// Something to find out on the worker's own thread; must be quick.
+    Ask(Box<dyn FnOnce(&mut Worker) + Send>),
     /// Says only that everything before it is done.
     Barrier(AckToken),
 }

@@ -13,18 +13,21 @@ pub mod work;
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::time::Duration;
 
 use fv_core::{DpPort, Nanos};
 use fv_dpif::{DropReason, Program, WorkerId};
 use fv_flow::DpKey;
 use fv_packet::{BATCH_MAX, Packet};
+use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, poll};
 
 use self::mailbox::{Mail, Mailbox, Msg};
 use self::process::Scratch;
 use self::ready::ReadySet;
 use self::rxq::Rxq;
-use self::stats::{Stat, WorkerStats};
+use self::stats::{Snapshot, Stat, WorkerStats};
 use self::tx::TxPorts;
 use self::work::WorkList;
 use crate::assign::WorkerKind;
@@ -47,6 +50,46 @@ pub struct WorkerHandle {
     pub numa: Option<i32>,
     pub mailbox: Arc<Mailbox>,
     pub stats: Arc<WorkerStats>,
+    pub limits: Arc<WorkerLimits>,
+    /// Chooses its transmit queue of each port.
+    pub(crate) index: usize,
+    /// Its thread is about to end: nothing is dealt to it.
+    pub(crate) retiring: bool,
+    /// Counters when they were last cleared.
+    pub(crate) cleared: Arc<Mutex<Snapshot>>,
+}
+
+impl WorkerHandle {
+    pub(crate) fn new(id: WorkerId, kind: WorkerKind, numa: Option<i32>, index: usize) -> WorkerHandle {
+        WorkerHandle {
+            id,
+            kind,
+            numa,
+            mailbox: Arc::default(),
+            stats: Arc::default(),
+            limits: Arc::default(),
+            index,
+            retiring: false,
+            cleared: Arc::default(),
+        }
+    }
+
+    /// What was counted since [`WorkerHandle::clear_stats`].
+    pub fn since_cleared(&self) -> Snapshot {
+        self.stats.snapshot().since(&self.cleared.lock())
+    }
+
+    /// Commands count from here; the counters themselves go on.
+    pub fn clear_stats(&self) {
+        *self.cleared.lock() = self.stats.snapshot();
+    }
+}
+
+/// What control sets and a worker's thread reads between turns.
+#[derive(Default, Debug)]
+pub struct WorkerLimits {
+    /// Longest sleep between two looks, in microseconds; 0 for none.
+    pub max_sleep_us: AtomicU32,
 }
 
 /// What a turn did.
@@ -54,6 +97,8 @@ pub struct WorkerHandle {
 pub struct TurnResult {
     /// Packets received.
     pub packets: usize,
+    /// Packets of the largest burst.
+    pub most: usize,
     /// Messages taken.
     pub messages: usize,
     /// There is more to do without any new packet: do not sleep.
@@ -91,11 +136,14 @@ pub struct Worker {
     cache_room: usize,
     /// Reads a cheap clock for cycle accounting; any unit.
     ticks: fn() -> u64,
+    /// When the last turn ended, in ticks.
+    turn_end: Option<u64>,
 }
 
 impl Worker {
-    /// `index` chooses its transmit queues; `ticks` may always return 0.
-    pub(crate) fn new(handle: WorkerHandle, index: usize, shared: Arc<Shared>, ticks: fn() -> u64) -> Worker {
+    /// `ticks` may always return 0.
+    pub(crate) fn new(handle: WorkerHandle, shared: Arc<Shared>, ticks: fn() -> u64) -> Worker {
+        let index = handle.index;
         let env = Env {
             worker: handle.id,
             now: Nanos::ZERO,
@@ -122,6 +170,7 @@ impl Worker {
             scratch: Box::default(),
             cache_room: 0,
             ticks,
+            turn_end: None,
         }
     }
 
@@ -130,6 +179,7 @@ impl Worker {
     /// then sends what is buffered.
     pub fn turn(&mut self, now: Nanos, budget: usize) -> TurnResult {
         let start = (self.ticks)();
+        self.idle_until(start);
         let mut result = self.begin(now);
         for queue in &mut self.queues {
             queue.tokens = rxq::MISSES_PER_TURN;
@@ -141,6 +191,7 @@ impl Worker {
             queues.retain(|q| {
                 let got = self.poll(*q);
                 result.packets += got;
+                result.most = result.most.max(got);
                 // Whether a short burst was the last one, the next turn's look tells for less.
                 !asked || got == BATCH_MAX
             });
@@ -156,9 +207,23 @@ impl Worker {
         result.more |= self.queues.iter().any(|q| !q.waiting.is_empty());
         let idle = result.packets == 0;
         self.env.stats.add(if idle { Stat::IdleTurns } else { Stat::BusyTurns }, 1);
-        let spent = (self.ticks)().wrapping_sub(start);
-        self.env.stats.add(if idle { Stat::IdleTicks } else { Stat::BusyTicks }, spent);
+        let end = (self.ticks)();
+        self.turn_end = Some(end);
+        self.env.stats.add(if idle { Stat::IdleTicks } else { Stat::BusyTicks }, end.wrapping_sub(start));
         result
+    }
+
+    /// A poll worker's time is its own: what passes between turns, it was idle.
+    fn idle_until(&mut self, start: u64) {
+        if let (WorkerKind::Poll, Some(end)) = (self.handle.kind, self.turn_end) {
+            self.env.stats.add(Stat::IdleTicks, start.wrapping_sub(end));
+        }
+    }
+
+    /// The thread slept between two turns.
+    pub fn count_sleep(&self, slept: Duration) {
+        self.env.stats.add(Stat::SleepTurns, 1);
+        self.env.stats.add(Stat::SleepNanos, slept.as_nanos() as u64);
     }
 
     /// Messages and housekeeping: what precedes packets.
@@ -352,6 +417,7 @@ impl Worker {
             Msg::CacheUse(cache_use) => self.table.set_cache_use(cache_use),
             Msg::VlanLimit(limit) => self.env.vlan_limit = limit,
             Msg::Barrier(_token) => {}
+            Msg::Ask(question) => question(self),
         }
     }
 

@@ -60,6 +60,9 @@ stats! {
     BusyTicks,
     /// Ticks spent in upcalls.
     UpcallTicks,
+    /// Sleeps of a poll worker's thread between turns.
+    SleepTurns,
+    SleepNanos,
 }
 
 impl Stat {
@@ -105,6 +108,11 @@ impl Default for Snapshot {
 impl Snapshot {
     pub fn value(&self, stat: Stat) -> u64 {
         self.0[stat as usize]
+    }
+
+    /// What both have counted together.
+    pub fn plus(&self, other: &Snapshot) -> Snapshot {
+        Snapshot(std::array::from_fn(|i| self.0[i].wrapping_add(other.0[i])))
     }
 
     /// What was counted since `earlier`.
