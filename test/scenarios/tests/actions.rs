@@ -252,3 +252,24 @@ fn tunnel_options_are_mapped_to_fields() {
         ",
     ));
 }
+
+/// In a poll worker too, the packet behind the one that teaches meets the flow.
+#[test]
+fn the_next_packet_meets_what_was_learned() {
+    let frame = |src: u32, dst: u32| {
+        format!("'in_port(8),eth(src=50:54:00:00:00:0{src},dst=50:54:00:00:00:0{dst}),eth_type(0x1234)'")
+    };
+    let mut e = Env::dummy(Daemon::Ours);
+    e.add_dummy_bridge("br0", 1..=2);
+    e.vsctl("add-port br0 p8 -- set Interface p8 type=dummy-pmd ofport_request=8");
+    e.ofctl("add-flow br0 'actions=learn(table=1,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[],load:2->NXM_NX_REG0[0..15]),resubmit(,1),output:NXM_NX_REG0[0..15]'");
+    e.ofctl("add-flow br0 table=1,priority=0,actions=load:1->NXM_NX_REG0[0..15]");
+    // Each teaches what the next one needs; only the first goes to port 1.
+    let frames: Vec<String> = (1..9).map(|n| frame(n, n - 1)).collect();
+    e.appctl(&format!("netdev-dummy/receive p8 {}", frames.join(" ")));
+    wait_until("all packets are out", 20, || {
+        let ports = [e.ofctl("dump-ports br0 p1"), e.ofctl("dump-ports br0 p2")];
+        ports[0].contains("tx pkts=1,") && ports[1].contains("tx pkts=7,")
+    });
+    e.healthy(&[]);
+}
