@@ -46,6 +46,10 @@ impl Ctx<'_> {
             // A tunnel id that was written for the way out.
             m.tun = Default::default();
         }
+        if key.misc.packet_type != 0 {
+            // No Ethernet header, no addresses.
+            (m.base.dl_src, m.base.dl_dst) = ([0; 6], [0; 6]);
+        }
         if !is_mpls(key.base.dl_type.get()) {
             m.misc.mpls_lse = Default::default();
         } else {

@@ -119,6 +119,13 @@ impl Ctx<'_> {
             self.note(Kind::Warn, |_| "Flow is between protected ports, skipping output.".into());
             return;
         }
+        if self.flow.misc.packet_type != 0 {
+            // Every port carries Ethernet frames.
+            self.note(Kind::Warn, |_| {
+                "Trying to send non-Ethernet packet through legacy L2 port. Dropping packet.".into()
+            });
+            return;
+        }
         if let Some((bridge, peer)) = p.peer {
             self.patch(&p, bridge, peer);
             return;

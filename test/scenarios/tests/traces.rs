@@ -46,6 +46,8 @@ fn options_and_their_errors() {
         appctl ofproto/trace br0 in_port=1,tcp -generate 50540000000250540000000108004500002e000000004006aaaa0a0000010a000002001000160000000000000000501200000000000000000000000000000000
         appctl ofproto/trace in_port(99),eth_type(0x800)
         appctl ofproto/trace a b c d
+        ofctl add-flow br0 priority=0,actions=3,NORMAL
+        appctl ofproto/trace in_port(1),eth_type(0x86dd)
         appctl ofproto/trace --names br0 in_port=p1,tcp
         appctl ofproto/trace br0 in_port=1,tcp --ct-next trk,new --ct-next trk,est
         appctl ofproto/trace br0 in_port=1,tcp --ct-next new,est
