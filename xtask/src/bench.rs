@@ -15,6 +15,7 @@ const BENCHES: &[(&str, &str, &str)] = &[
     ("dpcls", "fv-datapath", "datapath"),
     ("action", "fv-datapath", "datapath"),
     ("turn", "fv-datapath", "datapath"),
+    ("rules", "fv-scenarios", "rig"),
 ];
 
 /// Times that each of two commits is run, in turn.

@@ -9,7 +9,7 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 
 use crate::conjunction::{Soft, Softs, resolve};
-use crate::mini::{MiniMask, MiniMatch};
+use crate::mini::{MaskOf, MiniMask, MiniMatch};
 use crate::prefix::{Asked, DEFAULT_PREFIXES, MAX_PREFIXES, PrefixField, Tries};
 use crate::rule::{ClsRule, Version};
 use crate::subtable::Subtable;
@@ -103,7 +103,7 @@ impl<R> Classifier<R> {
     pub fn insert_new(&self, rule: Arc<ClsRule<R>>, version: Version) -> bool {
         rule.set_added(version);
         let mut w = self.writer.lock();
-        let is_there = w.by_mask.get(&MiniMask::of(rule.matches())).is_some_and(|k| {
+        let is_there = w.by_mask.get(&MaskOf(rule.matches())).is_some_and(|k| {
             let there = |v| k.subtable.find_exactly(rule.matches(), rule.priority(), v).is_some();
             there(version) || there(version.next())
         });
@@ -114,11 +114,12 @@ impl<R> Classifier<R> {
     }
 
     fn put(&self, w: &mut Writer<R>, rule: Arc<ClsRule<R>>) {
-        let mask = MiniMask::of(rule.matches());
-        let known = w.by_mask.entry(mask).or_insert_with_key(|m| Known {
-            subtable: Arc::new(Subtable::new(m.clone())),
-            priorities: BTreeMap::new(),
-        });
+        if !w.by_mask.contains_key(&MaskOf(rule.matches())) {
+            let mask = MiniMask::of(rule.matches());
+            let subtable = Arc::new(Subtable::new(mask.clone()));
+            w.by_mask.insert(mask, Known { subtable, priorities: BTreeMap::new() });
+        }
+        let Some(known) = w.by_mask.get_mut(&MaskOf(rule.matches())) else { return };
         let old_max = known.priorities.last_key_value().map(|(p, _)| *p);
         *known.priorities.entry(rule.priority()).or_default() += 1;
         let rank_changed = old_max.is_none_or(|m| m < rule.priority());
@@ -170,8 +171,7 @@ impl<R> Classifier<R> {
     }
 
     fn purge_one(&self, w: &mut Writer<R>, rule: &Arc<ClsRule<R>>) {
-        let mask = MiniMask::of(rule.matches());
-        let Some(known) = w.by_mask.get_mut(&mask) else { return };
+        let Some(known) = w.by_mask.get_mut(&MaskOf(rule.matches())) else { return };
         let old_max = known.priorities.last_key_value().map(|(p, _)| *p);
         if let Some(n) = known.priorities.get_mut(&rule.priority()) {
             *n -= 1;
@@ -182,7 +182,7 @@ impl<R> Classifier<R> {
         let new_max = known.priorities.last_key_value().map(|(p, _)| *p);
         let subtable = known.subtable.clone();
         if new_max.is_none() {
-            w.by_mask.remove(&mask);
+            w.by_mask.remove(&MaskOf(rule.matches()));
         }
         subtable.remove(rule);
         self.tries.load().remove(rule.matches(), &subtable.lengths);
@@ -298,7 +298,7 @@ impl<R> Classifier<R> {
     }
 
     pub fn find_exactly_mini(&self, m: &MiniMatch, priority: i32, version: Version) -> Option<Arc<ClsRule<R>>> {
-        let subtable = self.writer.lock().by_mask.get(&MiniMask::of(m))?.subtable.clone();
+        let subtable = self.writer.lock().by_mask.get(&MaskOf(m))?.subtable.clone();
         subtable.find_exactly(m, priority, version)
     }
 

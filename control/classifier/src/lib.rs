@@ -9,7 +9,8 @@
 //!
 //! Rules carry `[added, removed)` versions. Inserting and removing change nothing for lookups at
 //! versions that are in use, so that many changes become visible by one store of the caller's
-//! current version. Lookups run on any thread; a writer delays them for one table operation.
+//! current version. Lookups run on any thread and never wait for the writer: tables are arrays of
+//! atomics, and a prefix trie that is being changed is passed over, which costs a narrower mask.
 
 mod classifier;
 mod conjunction;
@@ -18,9 +19,9 @@ mod linear;
 mod mini;
 mod prefix;
 mod rule;
-mod sharded;
 mod stage;
 mod subtable;
+mod table;
 #[cfg(test)]
 mod tests;
 mod trie;

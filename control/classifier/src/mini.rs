@@ -1,7 +1,10 @@
 //! Matches and masks without their zero words.
 
+use std::hash::{Hash, Hasher};
+
 use fv_flow::key::FLOW_WORDS;
 use fv_flow::{FlowKey, FlowMask, Match};
+use hashbrown::Equivalent;
 
 const _: () = assert!(FLOW_WORDS <= 64);
 
@@ -21,10 +24,36 @@ fn map_of(mask: &FlowMask) -> u64 {
 }
 
 /// The nonzero words of a mask.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MiniMask {
     map: u64,
     words: Box<[u64]>,
+}
+
+impl Hash for MiniMask {
+    fn hash<H: Hasher>(&self, h: &mut H) {
+        hash_mask(self.map, &self.words, h);
+    }
+}
+
+fn hash_mask<H: Hasher>(map: u64, words: &[u64], h: &mut H) {
+    h.write_u64(map);
+    words.iter().for_each(|w| h.write_u64(*w));
+}
+
+/// The mask of a match, to look it up without making one.
+pub(crate) struct MaskOf<'a>(pub &'a MiniMatch);
+
+impl Hash for MaskOf<'_> {
+    fn hash<H: Hasher>(&self, h: &mut H) {
+        hash_mask(self.0.map, self.0.masks(), h);
+    }
+}
+
+impl Equivalent<MiniMask> for MaskOf<'_> {
+    fn equivalent(&self, m: &MiniMask) -> bool {
+        self.0.map == m.map && *self.0.masks() == *m.words
+    }
 }
 
 impl MiniMask {
@@ -84,6 +113,15 @@ impl MiniMatch {
     /// The values of the mapped words.
     pub(crate) fn values(&self) -> &[u64] {
         &self.words[self.words.len() / 2..]
+    }
+
+    /// The value of a word of the key; zero where nothing of it is matched.
+    pub(crate) fn value(&self, word: usize) -> u64 {
+        let bit = 1 << word;
+        match self.map & bit {
+            0 => 0,
+            _ => self.values()[(self.map & (bit - 1)).count_ones() as usize],
+        }
     }
 
     /// (word index, mask, value) of each word that is matched.

@@ -71,18 +71,29 @@ impl PrefixField {
         }
     }
 
-    /// The field's bits, left-aligned.
-    fn value(self, k: &FlowKey) -> u128 {
-        let v4 = |x: u32| u128::from(x) << 96;
+    /// Where the field is in a key, in bytes.
+    const fn offset(self) -> usize {
+        use std::mem::offset_of;
         match self {
-            PrefixField::NwSrc => v4(k.base.nw_src.get()),
-            PrefixField::NwDst => v4(k.base.nw_dst.get()),
-            PrefixField::Ipv6Src => u128::from_be_bytes(k.v6.ipv6_src),
-            PrefixField::Ipv6Dst => u128::from_be_bytes(k.v6.ipv6_dst),
-            PrefixField::TunSrc => v4(k.tun.src.get()),
-            PrefixField::TunDst => v4(k.tun.dst.get()),
-            PrefixField::TunIpv6Src => u128::from_be_bytes(k.tun.ipv6_src),
-            PrefixField::TunIpv6Dst => u128::from_be_bytes(k.tun.ipv6_dst),
+            PrefixField::NwSrc => offset_of!(FlowKey, dp.base.nw_src),
+            PrefixField::NwDst => offset_of!(FlowKey, dp.base.nw_dst),
+            PrefixField::Ipv6Src => offset_of!(FlowKey, dp.v6.ipv6_src),
+            PrefixField::Ipv6Dst => offset_of!(FlowKey, dp.v6.ipv6_dst),
+            PrefixField::TunSrc => offset_of!(FlowKey, dp.tun.src),
+            PrefixField::TunDst => offset_of!(FlowKey, dp.tun.dst),
+            PrefixField::TunIpv6Src => offset_of!(FlowKey, dp.tun.ipv6_src),
+            PrefixField::TunIpv6Dst => offset_of!(FlowKey, dp.tun.ipv6_dst),
+        }
+    }
+
+    /// The field's bits, left-aligned, of a key whose words `word` gives.
+    fn value(self, word: impl Fn(usize) -> u64) -> u128 {
+        let at = self.offset();
+        // Words are native, fields in network order.
+        let first = u128::from(u64::from_be_bytes(word(at / 8).to_ne_bytes()));
+        match self.is_v4() {
+            true => u128::from((first >> (32 - at % 8 * 8)) as u32) << 96,
+            false => first << 64 | u128::from(u64::from_be_bytes(word(at / 8 + 1).to_ne_bytes())),
         }
     }
 
@@ -129,7 +140,7 @@ pub(crate) struct Lengths([u8; N_FIELDS]);
 impl Lengths {
     pub(crate) fn of(mask: &FlowMask) -> Lengths {
         Lengths(ALL.map(|f| {
-            let m = f.value(&mask.0);
+            let m = f.value(|w| mask.0.words()[w]);
             let n = m.leading_ones() as u8;
             if m == prefix_mask(n) { n } else { 0 }
         }))
@@ -176,16 +187,12 @@ impl Tries {
     }
 
     fn change(&self, m: &MiniMatch, lengths: &Lengths, add: bool) {
-        if self.0.iter().all(|t| lengths.get(t.field) == 0) {
-            return;
-        }
-        let key = m.expand().key;
         for t in &self.0 {
             let len = lengths.get(t.field);
             if len == 0 {
                 continue;
             }
-            let v = t.field.value(&key);
+            let v = t.field.value(|w| m.value(w));
             match &mut *t.trie.write() {
                 AnyTrie::V4(x) if add => x.insert((v >> 96) as u32, len),
                 AnyTrie::V4(x) => x.remove((v >> 96) as u32, len),
@@ -214,10 +221,12 @@ impl<'a> Asked<'a> {
             if t.field.prerequisite().is_some_and(|e| self.key.base.dl_type.get() != e) {
                 return (0, u128::MAX);
             }
-            let v = t.field.value(self.key);
-            match &*t.trie.read() {
-                AnyTrie::V4(x) => x.lookup((v >> 96) as u32),
-                AnyTrie::V6(x) => x.lookup(v),
+            let v = t.field.value(|w| self.key.words()[w]);
+            match t.trie.try_read().as_deref() {
+                Some(AnyTrie::V4(x)) => x.lookup((v >> 96) as u32),
+                Some(AnyTrie::V6(x)) => x.lookup(v),
+                // The writer has it: nothing is ruled out.
+                None => (0, u128::MAX),
             }
         })
     }
@@ -236,7 +245,7 @@ impl<'a> Asked<'a> {
                 continue;
             }
             let m = prefix_mask(bits);
-            if bits <= len || field.value(&wc.0) & m == m {
+            if bits <= len || field.value(|w| wc.0.words()[w]) & m == m {
                 field.unwildcard(wc, bits);
                 if field.prerequisite().is_some() {
                     wc.0.dp.base.dl_type.set(u16::MAX);

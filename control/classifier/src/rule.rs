@@ -4,6 +4,8 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use arc_swap::ArcSwapOption;
+
 use crate::mini::MiniMatch;
 
 /// A state of the tables. Versions grow; a change becomes visible when the caller's current version
@@ -31,6 +33,9 @@ pub struct Conjunction {
     pub n_clauses: u8,
 }
 
+/// Most rules have none: a word, not two.
+type Conjunctions = Option<Box<Vec<Conjunction>>>;
+
 /// A match and its priority, when it is visible, and what it stands for. Dereferences to the latter.
 pub struct ClsRule<R> {
     matches: MiniMatch,
@@ -38,7 +43,9 @@ pub struct ClsRule<R> {
     /// Written before the rule is reachable.
     added: AtomicU64,
     removed: AtomicU64,
-    conjunctions: Box<[Conjunction]>,
+    /// Another rule of the same match.
+    pub(crate) next: ArcSwapOption<ClsRule<R>>,
+    conjunctions: Conjunctions,
     pub value: R,
 }
 
@@ -50,7 +57,8 @@ impl<R> ClsRule<R> {
             priority,
             added: AtomicU64::new(u64::MAX),
             removed: AtomicU64::new(Version::NEVER.0),
-            conjunctions: Box::default(),
+            next: ArcSwapOption::empty(),
+            conjunctions: None,
             value,
         }
     }
@@ -58,13 +66,13 @@ impl<R> ClsRule<R> {
     /// Makes it a part of conjunctive matches: no packet is decided by it alone.
     #[must_use]
     pub fn with_conjunctions(mut self, c: Vec<Conjunction>) -> ClsRule<R> {
-        self.conjunctions = c.into();
+        self.conjunctions = (!c.is_empty()).then(|| Box::new(c));
         self
     }
 
     /// Empty for a rule that decides by itself.
     pub fn conjunctions(&self) -> &[Conjunction] {
-        &self.conjunctions
+        self.conjunctions.as_deref().map_or(&[], Vec::as_slice)
     }
 
     pub fn matches(&self) -> &MiniMatch {

@@ -10,8 +10,8 @@ use smallvec::SmallVec;
 use crate::mini::{MiniMask, MiniMatch};
 use crate::prefix::{Asked, Lengths};
 use crate::rule::{ClsRule, Version};
-use crate::sharded::Sharded;
 use crate::stage::{HASH_SEED, N_STAGES, STAGES, hash_word};
+use crate::table::{HashCounts, RuleTable};
 use crate::trie::{Bits, Trie};
 
 type Words = [u64; FLOW_WORDS];
@@ -30,9 +30,6 @@ struct Stage {
     end: u8,
 }
 
-/// Rules of equal match, by descending priority, and then the one inserted last first.
-type Chain<R> = SmallVec<[Arc<ClsRule<R>>; 1]>;
-
 /// L4 ports are kept as one prefix (source, destination) so that a miss need not match all of them.
 struct Ports {
     mask: u32,
@@ -48,14 +45,16 @@ pub(crate) struct Subtable<R> {
     pub(crate) lengths: Lengths,
     ports: Option<Ports>,
     /// How many rules have a hash of the words up to a stage.
-    indices: Box<[Sharded<usize>]>,
-    rules: Sharded<Chain<R>>,
+    indices: Box<[HashCounts]>,
+    rules: RuleTable<R>,
 }
 
+/// The word of a key whose last four bytes are the ports.
+const PORTS_WORD: usize = 7;
+
 /// Both ports as one number, source first.
-fn ports_of(words: &Words) -> u32 {
-    // The last four bytes of the first block, in memory order.
-    let b = words[7].to_ne_bytes();
+fn ports_of(word: u64) -> u32 {
+    let b = word.to_ne_bytes();
     u32::from_be_bytes([b[4], b[5], b[6], b[7]])
 }
 
@@ -76,12 +75,12 @@ impl<R> Subtable<R> {
             }
         }
         let full = mask.expand();
-        let pm = ports_of(full.0.words());
+        let pm = ports_of(full.0.words()[PORTS_WORD]);
         Subtable {
             lengths: Lengths::of(&full),
             ports: (pm != 0).then(|| Ports { mask: pm, len: 32 - pm.trailing_zeros() as u8, trie: RwLock::default() }),
-            indices: (1..stages.len()).map(|_| Sharded::default()).collect(),
-            rules: Sharded::default(),
+            indices: (1..stages.len()).map(|_| HashCounts::default()).collect(),
+            rules: RuleTable::default(),
             parts: parts.into(),
             stages,
             mask,
@@ -96,14 +95,18 @@ impl<R> Subtable<R> {
         &self.parts[..self.start(stages)]
     }
 
-    fn hash_stage(&self, h: u64, stage: usize, words: &Words) -> u64 {
+    fn hash_stage(&self, h: u64, stage: usize, word: impl Fn(usize) -> u64) -> u64 {
         self.parts[self.start(stage)..usize::from(self.stages[stage].end)]
             .iter()
-            .fold(h, |h, p| hash_word(h, words[usize::from(p.word)] & p.mask))
+            .fold(h, |h, p| hash_word(h, word(usize::from(p.word)) & p.mask))
     }
 
-    fn hash(&self, words: &Words) -> u64 {
-        self.parts.iter().fold(HASH_SEED, |h, p| hash_word(h, words[usize::from(p.word)] & p.mask))
+    fn hash(&self, word: impl Fn(usize) -> u64) -> u64 {
+        self.parts.iter().fold(HASH_SEED, |h, p| hash_word(h, word(usize::from(p.word)) & p.mask))
+    }
+
+    fn hash_of(&self, m: &MiniMatch) -> u64 {
+        self.hash(|w| m.value(w))
     }
 
     /// Whether a rule of this subtable covers the key.
@@ -112,29 +115,20 @@ impl<R> Subtable<R> {
     }
 
     fn find_at(&self, hash: u64, version: Version, words: &Words) -> Option<Arc<ClsRule<R>>> {
-        self.rules
-            .find(
-                hash,
-                |c| c.first().is_some_and(|r| self.agrees(r.matches(), words)),
-                |c| c.iter().find(|r| r.is_visible(version)).cloned(),
-            )
-            .flatten()
+        self.rules.find(hash, |r| self.agrees(r.matches(), words), |r| r.is_visible(version))
     }
 
     pub(crate) fn find(&self, version: Version, words: &Words) -> Option<Arc<ClsRule<R>>> {
-        self.find_at(self.hash(words), version, words)
+        self.find_at(self.hash(|w| words[w]), version, words)
     }
 
     /// The visible rule of the same match as `rule` whose priority comes next.
     pub(crate) fn next_below(&self, rule: &ClsRule<R>, version: Version) -> Option<Arc<ClsRule<R>>> {
-        let key = rule.matches().expand().key;
-        self.rules
-            .find(
-                self.hash(key.words()),
-                |c| c.first().is_some_and(|r| r.matches().values() == rule.matches().values()),
-                |c| c.iter().find(|r| r.priority() < rule.priority() && r.is_visible(version)).cloned(),
-            )
-            .flatten()
+        self.rules.find(
+            self.hash_of(rule.matches()),
+            |r| r.matches().values() == rule.matches().values(),
+            |r| r.priority() < rule.priority() && r.is_visible(version),
+        )
     }
 
     /// As `find`, and adds the bits that decided to `wc`.
@@ -151,9 +145,9 @@ impl<R> Subtable<R> {
                 fold(wc, self.parts_to(i));
                 return None;
             }
-            h = self.hash_stage(h, i, words);
+            h = self.hash_stage(h, i, |w| words[w]);
             if let Some(index) = self.indices.get(i)
-                && index.find(h, |_| true, |_| ()).is_none()
+                && !index.contains(h)
             {
                 fold(wc, self.parts_to(i + 1));
                 return None;
@@ -163,13 +157,14 @@ impl<R> Subtable<R> {
         match &self.ports {
             // The other fields of the last stage were looked at too: only the ports may be narrowed.
             Some(p) if found.is_none() => {
-                let (bits, _) = p.trie.read().lookup(ports_of(words) & p.mask);
+                let ports = ports_of(words[PORTS_WORD]) & p.mask;
+                let bits = p.trie.try_read().map_or(p.len, |t| t.lookup(ports).0);
                 let mine = ports_word(u32::MAX);
                 for part in &self.parts {
-                    let m = if part.word == 7 { part.mask & !mine } else { part.mask };
+                    let m = if usize::from(part.word) == PORTS_WORD { part.mask & !mine } else { part.mask };
                     wc.0.words_mut()[usize::from(part.word)] |= m;
                 }
-                wc.0.words_mut()[7] |= ports_word(p.mask & u32::MAX.top(bits));
+                wc.0.words_mut()[PORTS_WORD] |= ports_word(p.mask & u32::MAX.top(bits));
             }
             _ => fold(wc, &self.parts),
         }
@@ -178,77 +173,48 @@ impl<R> Subtable<R> {
 
     /// The rule of this very match and priority.
     pub(crate) fn find_exactly(&self, m: &MiniMatch, priority: i32, version: Version) -> Option<Arc<ClsRule<R>>> {
-        let key = m.expand().key;
-        self.rules
-            .find(
-                self.hash(key.words()),
-                |c| c.first().is_some_and(|r| r.matches().values() == m.values()),
-                |c| c.iter().find(|r| r.priority() == priority && r.is_visible(version)).cloned(),
-            )
-            .flatten()
+        self.rules.find(
+            self.hash_of(m),
+            |r| r.matches().values() == m.values(),
+            |r| r.priority() == priority && r.is_visible(version),
+        )
     }
 
+    // The writer's part: one thread at a time.
+
     pub(crate) fn insert(&self, rule: Arc<ClsRule<R>>) {
-        let key = rule.matches().expand().key;
-        let words = key.words();
+        let m = rule.matches();
         if let Some(p) = &self.ports {
-            p.trie.write().insert(ports_of(words), p.len);
+            p.trie.write().insert(ports_of(m.value(PORTS_WORD)), p.len);
         }
-        let h = self.change_indices(words, true);
-        let values = rule.matches().clone();
+        let h = self.change_indices(m, HashCounts::insert);
         let again = rule.clone();
-        self.rules.upsert(
-            h,
-            |c| c.first().is_some_and(|r| r.matches().values() == values.values()),
-            |c| {
-                let at = c.iter().position(|r| r.priority() <= again.priority()).unwrap_or(c.len());
-                c.insert(at, again);
-                true
-            },
-            || Some(SmallVec::from_buf([rule])),
-        );
+        self.rules.insert(h, again, |r| r.matches().values() == rule.matches().values());
     }
 
     pub(crate) fn remove(&self, rule: &Arc<ClsRule<R>>) {
-        let key = rule.matches().expand().key;
-        let words = key.words();
-        let h = self.change_indices(words, false);
+        let m = rule.matches();
+        let h = self.change_indices(m, HashCounts::remove);
         if let Some(p) = &self.ports {
-            p.trie.write().remove(ports_of(words), p.len);
+            p.trie.write().remove(ports_of(m.value(PORTS_WORD)), p.len);
         }
-        self.rules.upsert(
-            h,
-            |c| c.first().is_some_and(|r| r.matches().values() == rule.matches().values()),
-            |c| {
-                c.retain(|r| !Arc::ptr_eq(r, rule));
-                !c.is_empty()
-            },
-            || None,
-        );
+        self.rules.remove(h, rule, |r| r.matches().values() == m.values());
     }
 
     /// Counts a rule in or out of the index of each stage but the last; returns the whole hash.
-    fn change_indices(&self, words: &Words, add: bool) -> u64 {
+    fn change_indices(&self, m: &MiniMatch, change: fn(&HashCounts, u64)) -> u64 {
         let mut h = HASH_SEED;
         for i in 0..self.stages.len() {
-            h = self.hash_stage(h, i, words);
+            h = self.hash_stage(h, i, |w| m.value(w));
             if let Some(index) = self.indices.get(i) {
-                index.upsert(
-                    h,
-                    |_| true,
-                    |n| {
-                        *n = if add { *n + 1 } else { *n - 1 };
-                        *n > 0
-                    },
-                    || add.then_some(1),
-                );
+                change(index, h);
             }
         }
         h
     }
 
-    pub(crate) fn for_each(&self, mut f: impl FnMut(&Arc<ClsRule<R>>)) {
-        self.rules.for_each(|c| c.iter().for_each(&mut f));
+    pub(crate) fn for_each(&self, f: impl FnMut(&Arc<ClsRule<R>>)) {
+        self.rules.for_each(f);
     }
 }
 

@@ -30,87 +30,144 @@ macro_rules! bits {
 bits!(u32);
 bits!(u128);
 
-type Link<B> = Option<Box<Node<B>>>;
+/// Nodes of a chunk: what an insertion allocates at most.
+const CHUNK: usize = 32;
+const NONE: u32 = u32::MAX;
 
+#[derive(Clone, Copy)]
 struct Node<B> {
     bits: B,
-    /// Length of the prefix from the root.
-    len: u8,
     /// Rules with exactly this prefix.
     rules: u32,
-    child: [Link<B>; 2],
+    child: [u32; 2],
+    /// Length of the prefix from the root.
+    len: u8,
 }
 
-impl<B: Bits> Node<B> {
-    fn leaf(value: B, len: u8) -> Box<Self> {
-        Box::new(Node { bits: value.top(len), len, rules: 1, child: [None, None] })
-    }
-}
-
+/// Nodes by index, in chunks that never move.
 pub(crate) struct Trie<B> {
-    root: Link<B>,
+    root: u32,
+    chunks: Vec<Box<[Node<B>]>>,
+    free: Vec<u32>,
+    /// Indices that were ever used.
+    n: usize,
 }
 
 impl<B> Default for Trie<B> {
     fn default() -> Self {
-        Trie { root: None }
+        Trie { root: NONE, chunks: Vec::new(), free: Vec::new(), n: 0 }
     }
 }
 
+/// Where the index of a node is written.
+#[derive(Clone, Copy)]
+enum Slot {
+    Root,
+    Child(u32, usize),
+}
+
 impl<B: Bits> Trie<B> {
+    fn node(&self, i: u32) -> &Node<B> {
+        &self.chunks[i as usize / CHUNK][i as usize % CHUNK]
+    }
+
+    fn node_mut(&mut self, i: u32) -> &mut Node<B> {
+        &mut self.chunks[i as usize / CHUNK][i as usize % CHUNK]
+    }
+
+    fn at(&self, s: Slot) -> u32 {
+        match s {
+            Slot::Root => self.root,
+            Slot::Child(i, side) => self.node(i).child[side],
+        }
+    }
+
+    fn set(&mut self, s: Slot, i: u32) {
+        match s {
+            Slot::Root => self.root = i,
+            Slot::Child(parent, side) => self.node_mut(parent).child[side] = i,
+        }
+    }
+
+    fn make(&mut self, value: B, len: u8, rules: u32, child: [u32; 2]) -> u32 {
+        let node = Node { bits: value.top(len), rules, child, len };
+        if let Some(i) = self.free.pop() {
+            *self.node_mut(i) = node;
+            return i;
+        }
+        if self.n.is_multiple_of(CHUNK) {
+            self.chunks.push(vec![node; CHUNK].into());
+        }
+        let i = self.n as u32;
+        self.n += 1;
+        *self.node_mut(i) = node;
+        i
+    }
+
+    fn drop_node(&mut self, i: u32) {
+        self.free.push(i);
+        if self.root == NONE {
+            *self = Trie::default();
+        }
+    }
+
     /// Counts one more rule with the first `len` (1..=N) bits of `value`.
     pub(crate) fn insert(&mut self, value: B, len: u8) {
-        let mut slot = &mut self.root;
+        let mut slot = Slot::Root;
         loop {
-            let Some(node) = slot else {
-                *slot = Some(Node::leaf(value, len));
-                return;
-            };
+            let i = self.at(slot);
+            if i == NONE {
+                let leaf = self.make(value, len, 1, [NONE; 2]);
+                return self.set(slot, leaf);
+            }
+            let node = *self.node(i);
             let common = value.common(node.bits).min(node.len).min(len);
             if common < node.len {
-                let mut fork = Node { bits: value.top(common), len: common, rules: 0, child: [None, None] };
                 let side = node.bits.bit(common);
-                fork.child[side] = slot.take();
-                if len == common {
-                    fork.rules = 1;
-                } else {
-                    fork.child[1 - side] = Some(Node::leaf(value, len));
-                }
-                *slot = Some(Box::new(fork));
-                return;
+                let mut child = [i; 2];
+                child[1 - side] = if len == common { NONE } else { self.make(value, len, 1, [NONE; 2]) };
+                let fork = self.make(value, common, u32::from(len == common), child);
+                return self.set(slot, fork);
             }
             if len == node.len {
-                node.rules += 1;
+                self.node_mut(i).rules += 1;
                 return;
             }
-            let side = value.bit(node.len);
-            slot = match slot {
-                Some(n) => &mut n.child[side],
-                None => return,
-            };
+            slot = Slot::Child(i, value.bit(node.len));
         }
     }
 
     /// Undoes one `insert`.
     pub(crate) fn remove(&mut self, value: B, len: u8) {
-        Self::remove_at(&mut self.root, value, len);
-    }
-
-    fn remove_at(slot: &mut Link<B>, value: B, len: u8) {
-        let Some(node) = slot else { return };
-        if node.len > len || value.common(node.bits) < node.len {
-            return;
+        let mut path = [Slot::Root; 129];
+        let mut depth = 0;
+        loop {
+            let i = self.at(path[depth]);
+            if i == NONE {
+                return;
+            }
+            let node = *self.node(i);
+            if node.len > len || value.common(node.bits) < node.len {
+                return;
+            }
+            if node.len == len {
+                self.node_mut(i).rules = node.rules.saturating_sub(1);
+                break;
+            }
+            depth += 1;
+            path[depth] = Slot::Child(i, value.bit(node.len));
         }
-        if node.len == len {
-            node.rules = node.rules.saturating_sub(1);
-        } else {
-            Self::remove_at(&mut node.child[value.bit(node.len)], value, len);
-        }
-        if node.rules == 0 {
-            match &mut node.child {
-                [None, None] => *slot = None,
-                [Some(_), Some(_)] => {}
-                [a, b] => *slot = a.take().or(b.take()),
+        // Nodes that neither count nor fork go; that may leave such a one above.
+        for slot in path[..=depth].iter().rev() {
+            let i = self.at(*slot);
+            if i == NONE {
+                continue;
+            }
+            let node = *self.node(i);
+            if node.rules == 0 && node.child.contains(&NONE) {
+                let [a, b] = node.child;
+                self.set(*slot, if a == NONE { b } else { a });
+                self.drop_node(i);
             }
         }
     }
@@ -119,7 +176,10 @@ impl<B: Bits> Trie<B> {
     /// value that agrees in the first `bits` bits has the same lengths.
     pub(crate) fn lookup(&self, value: B) -> (u8, u128) {
         let mut lengths = 0u128;
-        let Some(mut node) = self.root.as_deref() else { return (0, 0) };
+        if self.root == NONE {
+            return (0, 0);
+        }
+        let mut node = self.node(self.root);
         loop {
             let common = value.common(node.bits).min(node.len);
             if common < node.len {
@@ -131,17 +191,17 @@ impl<B: Bits> Trie<B> {
             if node.len >= B::N {
                 return (B::N, lengths);
             }
-            match (&node.child[value.bit(node.len)], &node.child) {
-                (Some(next), _) => node = next,
-                (None, [None, None]) => return (node.len, lengths),
-                (None, _) => return (node.len + 1, lengths),
+            match (node.child[value.bit(node.len)], node.child) {
+                (NONE, [NONE, NONE]) => return (node.len, lengths),
+                (NONE, _) => return (node.len + 1, lengths),
+                (next, _) => node = self.node(next),
             }
         }
     }
 
     #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
-        self.root.is_none()
+        self.root == NONE && self.n == 0
     }
 }
 
