@@ -11,7 +11,7 @@ use fv_ofproto::view::{BridgeId, View};
 use fv_openflow::action::PacketInReason;
 use fv_openflow::msg::packet::PacketIn;
 use fv_packet::Packet;
-use fv_xlate::{Credit, Input, Output, Start};
+use fv_xlate::{Credit, Effect, Input, Output, Start};
 use parking_lot::Mutex;
 
 use crate::pull::{self, Applied};
@@ -121,11 +121,22 @@ impl Slowpath {
         self.follow(pull::credit(&self.patch, credits, stats, now));
     }
 
-    /// What the packet of a translation does once.
-    pub fn effects(&self, out: &Output, now: Nanos) {
+    /// What the packet of a translation does once. True if that changes what packets get.
+    pub fn effects(&self, out: &Output, now: Nanos) -> bool {
         let mut done = Applied::default();
         out.effects.iter().for_each(|e| done |= pull::apply(e, now));
         self.follow(done);
+        done.forwarding
+    }
+
+    /// A flow that a packet has just taught may make lookups look at more of the next. The flow to be installed
+    /// looks at that already, or the first round would delete it.
+    fn see_what_was_taught(&self, view: &View, key: &DpKey, out: &mut Output, now: Nanos) {
+        let Some(next) = self.translate(view, key, None, now) else { return };
+        if next.program == out.program {
+            out.mask.0.words_mut().iter_mut().zip(next.mask.0.words()).for_each(|(m, n)| *m |= n);
+        }
+        self.release_later(next.frozen);
     }
 
     fn follow(&self, done: Applied) {
@@ -186,7 +197,10 @@ impl UpcallHandler for Slowpath {
                 Verdict::Drop(DropReason::NoRecirculationContext)
             };
         };
-        self.effects(&out, now);
+        let teaches = out.effects.iter().any(|e| matches!(e, Effect::Learn { .. }));
+        if self.effects(&out, now) && teaches {
+            self.see_what_was_taught(&view, key, &mut out, now);
+        }
         let stats = Self::one_packet(packet, now, key);
         self.credit(&out.credits, &stats, now);
         let own = if self.megaflows() { own_mask(&out.mask) } else { exact_mask(key) };

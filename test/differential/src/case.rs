@@ -49,6 +49,8 @@ pub enum Step {
     Ofctl(usize, String),
     /// `ovs-ofctl --bundle add-flows br0` of these lines.
     Bundle(Vec<String>),
+    /// `ovs-ofctl mod-group|insert-buckets|...` over 1.5.
+    Group(String),
     /// `time/warp`.
     Warp(u64),
 }
@@ -63,6 +65,8 @@ pub struct Case {
     /// `ovs-ofctl mod-port`: (bridge, port, setting).
     pub port_mods: Vec<(usize, u32, String)>,
     pub frags: &'static str,
+    /// Groups of the first bridge.
+    pub groups: Vec<String>,
     /// Rules of each bridge.
     pub rules: [Vec<String>; 2],
     pub steps: Vec<Step>,
@@ -82,9 +86,10 @@ impl Case {
             list.extend(last(r));
             list
         });
-        let mut c = Case { seed, dialect, ports, port_mods, frags, rules, steps: Vec::new() };
+        let mut c = Case { seed, dialect, ports, port_mods, frags, groups: Vec::new(), rules, steps: Vec::new() };
         c.steps = steps(r, &c);
         crate::extras::add(&mut c);
+        crate::groups::add(&mut c);
         c
     }
 }

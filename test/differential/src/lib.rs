@@ -8,6 +8,7 @@ mod case;
 mod compare;
 mod ctl;
 mod extras;
+mod groups;
 mod minimise;
 mod packets;
 mod pair;

@@ -21,6 +21,7 @@ pub fn minimise(case: &Case, mut differs: impl FnMut(&Case) -> bool) -> Case {
     for b in 0..2 {
         shrink(&mut best, |c| &mut c.rules[b], &mut smaller);
     }
+    shrink(&mut best, |c| &mut c.groups, &mut smaller);
     shrink(&mut best, |c| &mut c.ports, &mut smaller);
     shrink(&mut best, |c| &mut c.port_mods, &mut smaller);
     best

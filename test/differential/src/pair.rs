@@ -143,6 +143,11 @@ impl Side {
             self.ofctl(&format!("del-flows {br}"));
         }
         self.settle();
+        if !case.groups.is_empty() {
+            std::fs::write(self.env.path("groups"), case.groups.join("\n") + "\n").expect("groups' file");
+            let line = "-O OpenFlow15 add-groups br0 groups";
+            out.push((line.into(), self.ofctl(line)));
+        }
         for (b, (br, _)) in BRIDGES.iter().enumerate() {
             let file = self.env.path(&format!("{br}.flows"));
             std::fs::write(&file, case.rules[b].join("\n") + "\n").expect("rules' file");
@@ -164,6 +169,9 @@ impl Side {
     }
 
     fn restore(&mut self, case: &Case) {
+        if !case.groups.is_empty() {
+            self.ofctl("-O OpenFlow15 del-groups br0");
+        }
         if case.frags != "normal" {
             self.ofctl("-O OpenFlow10 set-frags br0 normal");
         }
@@ -187,6 +195,11 @@ impl Side {
             let line = format!("-O OpenFlow13 dump-flows --no-names {br}");
             out.push((line.clone(), self.ofctl(&line)));
             out.push((format!("fdb/show {br}"), self.call("fdb/show", &[br])));
+        }
+        if !case.groups.is_empty() {
+            for line in ["-O OpenFlow15 dump-groups br0", "-O OpenFlow15 dump-group-stats br0"] {
+                out.push((line.into(), self.ofctl(line)));
+            }
         }
         for ((what, old), (_, new)) in counters.iter().zip(&self.counters()) {
             out.push((what.clone(), compare::grown(old, new)));
@@ -224,6 +237,13 @@ impl Side {
             }
             Step::Ofctl(_, line) => {
                 let line = format!("-O {} {}", case.dialect.option(), quote_last(line));
+                let text = self.ofctl(&line);
+                self.settle();
+                let flows = self.call("dpctl/dump-flows", &[]);
+                out.push((format!("{i}: {line}, dpctl/dump-flows"), format!("{text}{flows}")));
+            }
+            Step::Group(line) => {
+                let line = format!("-O OpenFlow15 {}", quote_last(line));
                 let text = self.ofctl(&line);
                 self.settle();
                 let flows = self.call("dpctl/dump-flows", &[]);

@@ -28,6 +28,9 @@ fn show(c: &Case) -> String {
     for (b, p, m) in &c.port_mods {
         s += &format!("  mod-port br{b} {p} {m}\n");
     }
+    for g in &c.groups {
+        s += &format!("  group: {g}\n");
+    }
     for (b, rules) in c.rules.iter().enumerate() {
         for r in rules {
             s += &format!("  br{b}: {r}\n");
