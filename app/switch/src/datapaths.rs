@@ -156,6 +156,9 @@ impl Datapaths {
     }
 }
 
+/// How many of `ticks` a second has.
+pub const TICKS_PER_SECOND: u64 = 1_000_000_000;
+
 /// A cheap clock for cycle accounting.
 fn ticks() -> u64 {
     // Nanoseconds: the unit does not matter, differences are compared with one another.

@@ -17,7 +17,7 @@ use crate::datapaths::Datapaths;
 use crate::latency::Mode;
 use crate::openflow::BridgeIo;
 use crate::options::{DummyMode, SwitchOptions};
-use crate::pmd::{Topology, pin_queues};
+use crate::pmd::{Topology, configure_port};
 use crate::world::{BridgePorts, Iface, World, features};
 
 /// One bridge: its model, and the sockets of its OpenFlow side.
@@ -481,7 +481,7 @@ impl Targets for Engine {
                     .map_err(|e| format!("could not add network device {} to ofproto ({e})", i.name))?,
             ),
         };
-        pin_queues(&inst.dp, dp_port, i);
+        configure_port(&inst.dp, dp_port, i);
         let iface = Iface { name: i.name.clone(), kind: i.kind.clone(), ofp, device, dp_port, peer, seen_seq: 0 };
         if let Some(p) = self.world.bridges.get_mut(&id) {
             p.ifaces.insert(i.name.clone(), iface);
@@ -509,7 +509,7 @@ impl Targets for Engine {
             inst.dp.reopen_port(port, std::time::Duration::from_secs(1)).map_err(|e| e.to_string())?;
         }
         if let Some(inst) = self.world.dps.find(&kind) {
-            pin_queues(&inst.dp, x.dp_port, i);
+            configure_port(&inst.dp, x.dp_port, i);
         }
         Ok(())
     }

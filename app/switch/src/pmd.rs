@@ -191,6 +191,7 @@ fn staff(pmd: &Staffing, i: &mut DpInst) {
     }
     for w in i.dp.workers().iter().filter(|w| w.kind == WorkerKind::Poll) {
         w.limits.max_sleep_us.store(pmd.max_sleep_us(w.id.0), Ordering::Relaxed);
+        w.limits.flush_interval_us.store(pmd.spec.tx_flush_interval_us, Ordering::Relaxed);
     }
 }
 
@@ -231,16 +232,20 @@ fn event_workers() -> usize {
     std::thread::available_parallelism().map_or(1, |n| n.get() / 2).clamp(1, MAX_EVENT_WORKERS)
 }
 
-/// An interface's `pmd-rxq-affinity`.
-pub fn pin_queues(dp: &Arc<Dp>, port: Option<DpPort>, i: &IfaceSpec) {
+/// An interface's `pmd-rxq-affinity` and `tx-steering`.
+pub fn configure_port(dp: &Arc<Dp>, port: Option<DpPort>, i: &IfaceSpec) {
     let text = i.other_config.get("pmd-rxq-affinity").map_or("", String::as_str);
     // A text that cannot be read was reported, and pins nothing.
     let pairs = fv_config::pmd::affinity(text).unwrap_or_default();
     let cores: Vec<(usize, WorkerId)> = pairs.iter().map(|(q, core)| (*q, WorkerId(*core as i32))).collect();
-    if let Some(port) = port
-        && let Err(e) = dp.pin_queues(port, &cores)
-    {
+    let Some(port) = port else { return };
+    if let Err(e) = dp.pin_queues(port, &cores) {
         log::debug!(target: "dpif_netdev", "{}: {e}", i.name);
+    }
+    let by_hash = i.other_config.get("tx-steering").is_some_and(|s| s == "hash");
+    if dp.steer_by_hash(port, by_hash).is_ok_and(|was| was != by_hash) {
+        let mode = if by_hash { "hash" } else { "thread" };
+        log::info!(target: "dpif_netdev", "{}: Tx packet steering mode has been set to '{mode}'.", i.name);
     }
 }
 

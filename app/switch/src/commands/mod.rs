@@ -7,6 +7,7 @@ mod dpctl;
 mod dpif;
 mod dummy;
 mod fdb;
+mod perf;
 mod pmd;
 mod process;
 mod time;
@@ -121,6 +122,7 @@ pub fn register(r: &mut Registry<Ctx>) {
     r.add(detrace::COMMANDS);
     r.add(trace::COMMANDS);
     r.add(pmd::COMMANDS);
+    r.add(perf::COMMANDS);
     r.add(choices::COMMANDS);
 }
 

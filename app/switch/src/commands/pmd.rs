@@ -73,7 +73,7 @@ pub fn header(w: &WorkerHandle) -> String {
     format!("pmd thread numa_id {} core_id {}:\n", w.numa.unwrap_or(0), w.id.0)
 }
 
-fn ratio(a: u64, b: u64) -> f64 {
+pub fn ratio(a: u64, b: u64) -> f64 {
     if b == 0 { 0.0 } else { a as f64 / b as f64 }
 }
 
@@ -147,8 +147,15 @@ pub struct Hits {
 
 impl Hits {
     pub fn of(s: &Snapshot) -> Hits {
-        let (emc, megaflow) = (s.value(Stat::CacheHit), s.value(Stat::SubtableHit));
-        Hits { phwol: 0, mfex: 0, simple: 0, emc, smc: 0, megaflow }
+        let v = |stat| s.value(stat);
+        Hits {
+            phwol: 0,
+            mfex: 0,
+            simple: v(Stat::SimpleHit),
+            emc: v(Stat::CacheHit),
+            smc: v(Stat::BigCacheHit),
+            megaflow: v(Stat::SubtableHit),
+        }
     }
 }
 

@@ -153,6 +153,13 @@ impl Dp {
         Ok(())
     }
 
+    /// `tx-steering`: whether a packet's hash chooses its transmit queue. Says whether it did before.
+    pub fn steer_by_hash(&self, port: DpPort, by_hash: bool) -> Result<bool, DpError> {
+        let ports = self.ports.lock();
+        let port = ports.find(port).ok_or(DpError::NoSuchPort)?;
+        Ok(port.tx.set_by_hash(by_hash))
+    }
+
     /// Deals out what settings made since the last deal want elsewhere; all poll workers' queues if
     /// there are `new_workers` to use.
     pub fn deal_if_due(&self, new_workers: bool) -> Option<Arc<Ack>> {

@@ -13,7 +13,7 @@ pub mod work;
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use fv_core::{DpPort, Nanos};
@@ -90,6 +90,8 @@ impl WorkerHandle {
 pub struct WorkerLimits {
     /// Longest sleep between two looks, in microseconds; 0 for none.
     pub max_sleep_us: AtomicU32,
+    /// How long packets may wait for others that go the same way.
+    pub flush_interval_us: AtomicU32,
 }
 
 /// What a turn did.
@@ -203,7 +205,7 @@ impl Worker {
         }
         queues.clear();
         self.turn_queues = queues;
-        result.more |= self.env.tx.flush(&self.env.stats);
+        result.more |= self.env.tx.flush(now, self.hold(), &self.env.stats);
         result.more |= self.queues.iter().any(|q| !q.waiting.is_empty());
         let idle = result.packets == 0;
         self.env.stats.add(if idle { Stat::IdleTurns } else { Stat::BusyTurns }, 1);
@@ -211,6 +213,17 @@ impl Worker {
         self.turn_end = Some(end);
         self.env.stats.add(if idle { Stat::IdleTicks } else { Stat::BusyTicks }, end.wrapping_sub(start));
         result
+    }
+
+    /// Only one that never sleeps comes back in time to send what it holds.
+    fn hold(&self) -> Nanos {
+        let limits = &self.handle.limits;
+        match self.handle.kind {
+            WorkerKind::Poll if limits.max_sleep_us.load(Ordering::Relaxed) == 0 => {
+                Nanos(u64::from(limits.flush_interval_us.load(Ordering::Relaxed)) * 1000)
+            }
+            _ => Nanos::ZERO,
+        }
     }
 
     /// A poll worker's time is its own: what passes between turns, it was idle.
@@ -354,7 +367,7 @@ impl Worker {
         self.env.stats.add(Stat::Executed, 1);
         self.env.run_program(packet, program, 0);
         self.finish_work(None);
-        self.env.tx.flush(&self.env.stats);
+        self.env.tx.flush(now, Nanos::ZERO, &self.env.stats);
     }
 
     /// Takes messages without receiving packets.
@@ -396,10 +409,13 @@ impl Worker {
 
     fn message(&mut self, msg: Msg) {
         match msg {
-            Msg::AddQueue(queue) if queue.is_closed() => drop(queue),
             Msg::AddQueue(queue) => {
+                let closed = queue.is_closed();
                 self.queues.push(*queue);
                 self.queues_seq += 1;
+                if closed {
+                    self.close_queue(self.queues.len() - 1);
+                }
             }
             Msg::AddTx(tx) => self.env.tx.add(tx),
             Msg::DropPort(port, _token) => {
@@ -432,6 +448,7 @@ impl Worker {
     /// Takes all queues out, when the worker's thread is over.
     pub(crate) fn into_queues(mut self) -> Vec<Rxq> {
         self.take_messages(self.env.now);
+        self.env.tx.close(&self.env.stats);
         std::mem::take(&mut self.queues)
     }
 

@@ -4,14 +4,17 @@
 //! worker holds is tried again at the next flush, never waited for.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use fv_core::DpPort;
+use fv_core::{DpPort, Nanos};
 use fv_dpif::DropReason;
+use fv_flow::hash::dp_hash_l4;
 use fv_netdev::{TxOffloads, TxQueue};
 use fv_packet::{Batch, Packet};
 use parking_lot::Mutex;
 
 use super::stats::{Stat, WorkerStats};
+use crate::parse;
 
 /// Tries for a queue that another worker holds before its packets stay for the next flush.
 const LOCK_SPINS: usize = 200;
@@ -22,12 +25,19 @@ pub struct PortTx {
     pub port: DpPort,
     pub offloads: TxOffloads,
     queues: Box<[Mutex<Box<dyn TxQueue>>]>,
+    /// `tx-steering`: a packet's hash chooses its queue, not its worker.
+    by_hash: AtomicBool,
 }
 
 impl PortTx {
     /// `queues` is not empty.
     pub fn new(port: DpPort, offloads: TxOffloads, queues: Vec<Box<dyn TxQueue>>) -> PortTx {
-        PortTx { port, offloads, queues: queues.into_iter().map(Mutex::new).collect() }
+        PortTx { port, offloads, queues: queues.into_iter().map(Mutex::new).collect(), by_hash: AtomicBool::new(false) }
+    }
+
+    /// Says what it was before.
+    pub fn set_by_hash(&self, by_hash: bool) -> bool {
+        self.by_hash.swap(by_hash, Ordering::Relaxed)
     }
 }
 
@@ -35,37 +45,75 @@ struct TxPort {
     tx: Arc<PortTx>,
     queue: usize,
     buffer: Batch,
+    /// When the buffer is to be sent at the latest; None if nothing has been held back.
+    due: Option<Nanos>,
 }
 
 impl TxPort {
     /// Sends the buffer; false if the queue is another worker's just now.
     fn send(&mut self, stats: &WorkerStats) -> bool {
-        let Some(queue) = self.tx.queues.get(self.queue) else {
-            discard(&mut self.buffer, stats);
-            return true;
-        };
-        let mut tries = LOCK_SPINS;
-        let mut guard = loop {
-            if let Some(guard) = queue.try_lock() {
-                break guard;
+        self.due = None;
+        let n = self.tx.queues.len();
+        if n < 2 || !self.tx.by_hash.load(Ordering::Relaxed) {
+            return send(&self.tx, self.queue, &mut self.buffer, stats);
+        }
+        // A pass for each queue that has packets, which keeps the order of each flow.
+        while !self.buffer.is_empty() {
+            let (mut these, mut rest, mut queue) = (Batch::new(), Batch::new(), None);
+            for mut packet in self.buffer.drain() {
+                let q = steer(&mut packet) as usize % n;
+                let into = if *queue.get_or_insert(q) == q { &mut these } else { &mut rest };
+                let _ = into.push(packet);
             }
-            tries -= 1;
-            if tries == 0 {
+            let sent = send(&self.tx, queue.unwrap_or(0), &mut these, stats);
+            for packet in these.drain().chain(rest.drain()) {
+                let _ = self.buffer.push(packet);
+            }
+            if !sent {
                 return false;
             }
-            std::hint::spin_loop();
-        };
-        let sent = guard.send(&mut self.buffer);
-        drop(guard);
-        stats.add(Stat::Sent, sent.packets.into());
-        stats.add(Stat::SentBytes, sent.bytes);
-        stats.add(Stat::SendBatches, 1);
-        if sent.dropped > 0 {
-            DropReason::TxFull.count(sent.dropped.into());
-            stats.add(Stat::Dropped, sent.dropped.into());
         }
         true
     }
+}
+
+/// The device's hash, else one of the flow.
+fn steer(packet: &mut Packet) -> u32 {
+    let meta = packet.meta();
+    if meta.rss_valid {
+        return meta.rss_hash;
+    }
+    let key = parse::extract(packet, 1);
+    dp_hash_l4(&key, None, 0)
+}
+
+/// Sends a batch to one queue; false, and the batch as it was, if the queue is another worker's just now.
+fn send(tx: &PortTx, queue: usize, batch: &mut Batch, stats: &WorkerStats) -> bool {
+    let Some(queue) = tx.queues.get(queue) else {
+        discard(batch, stats);
+        return true;
+    };
+    let mut tries = LOCK_SPINS;
+    let mut guard = loop {
+        if let Some(guard) = queue.try_lock() {
+            break guard;
+        }
+        tries -= 1;
+        if tries == 0 {
+            return false;
+        }
+        std::hint::spin_loop();
+    };
+    let sent = guard.send(batch);
+    drop(guard);
+    stats.add(Stat::Sent, sent.packets.into());
+    stats.add(Stat::SentBytes, sent.bytes);
+    stats.add(Stat::SendBatches, 1);
+    if sent.dropped > 0 {
+        DropReason::TxFull.count(sent.dropped.into());
+        stats.add(Stat::Dropped, sent.dropped.into());
+    }
+    true
 }
 
 fn discard(buffer: &mut Batch, stats: &WorkerStats) {
@@ -95,7 +143,7 @@ impl TxPorts {
             self.ports.resize_with(at + 1, || None);
         }
         let queue = self.index % tx.queues.len().max(1);
-        self.ports[at] = Some(Box::new(TxPort { tx, queue, buffer: Batch::new() }));
+        self.ports[at] = Some(Box::new(TxPort { tx, queue, buffer: Batch::new(), due: None }));
         // A port is in `dirty` once at most, so that pushing never allocates.
         self.dirty.reserve(self.ports.len());
     }
@@ -152,13 +200,35 @@ impl TxPorts {
         true
     }
 
-    /// Sends all buffers; says whether packets stay behind a queue that was held.
-    pub fn flush(&mut self, stats: &WorkerStats) -> bool {
+    /// Sends everything that is held back; the worker ends.
+    pub fn close(&mut self, stats: &WorkerStats) {
+        for port in self.dirty.drain(..) {
+            if let Some(Some(p)) = self.ports.get_mut(port as usize)
+                && !p.buffer.is_empty()
+                && !p.send(stats)
+            {
+                discard(&mut p.buffer, stats);
+            }
+        }
+    }
+
+    /// Sends what has waited for `hold`, or all without one; says whether packets stay behind a queue
+    /// that was held.
+    pub fn flush(&mut self, now: Nanos, hold: Nanos, stats: &WorkerStats) -> bool {
         let ports = &mut self.ports;
+        let mut behind = false;
         self.dirty.retain(|port| match ports.get_mut(*port as usize) {
-            Some(Some(p)) => !p.buffer.is_empty() && !p.send(stats),
+            Some(Some(p)) if p.buffer.is_empty() => false,
+            Some(Some(p)) => {
+                if hold > Nanos::ZERO && now < *p.due.get_or_insert(now + hold) {
+                    return true;
+                }
+                let sent = p.send(stats);
+                behind |= !sent;
+                !sent
+            }
             _ => false,
         });
-        !self.dirty.is_empty()
+        behind
     }
 }

@@ -15,6 +15,7 @@ pub struct Source {
     pub frames: Arc<Vec<Vec<u8>>>,
     pub on: Arc<AtomicBool>,
     pub swallowed: Arc<AtomicU64>,
+    pub delivered: Arc<AtomicU64>,
 }
 
 impl Source {
@@ -25,6 +26,7 @@ impl Source {
             frames: Arc::new(frames),
             on: Arc::new(AtomicBool::new(true)),
             swallowed: Arc::default(),
+            delivered: Arc::default(),
         })
     }
 }
@@ -33,6 +35,7 @@ struct Rx {
     frames: Arc<Vec<Vec<u8>>>,
     on: Arc<AtomicBool>,
     next: usize,
+    delivered: Arc<AtomicU64>,
 }
 
 impl RxQueue for Rx {
@@ -46,6 +49,7 @@ impl RxQueue for Rx {
             self.next = if self.next + 1 == self.frames.len() { 0 } else { self.next + 1 };
             let _ = out.push(Packet::from_slice(frame));
         }
+        self.delivered.fetch_add(n as u64, Ordering::Relaxed);
         Ok(n)
     }
 }
@@ -84,7 +88,12 @@ impl Device for Source {
         None
     }
     fn open_rxq(&self, _: usize) -> Result<Box<dyn RxQueue>, DeviceError> {
-        Ok(Box::new(Rx { frames: self.frames.clone(), on: self.on.clone(), next: 0 }))
+        Ok(Box::new(Rx {
+            frames: self.frames.clone(),
+            on: self.on.clone(),
+            next: 0,
+            delivered: self.delivered.clone(),
+        }))
     }
     fn open_txq(&self, _: usize) -> Result<Box<dyn TxQueue>, DeviceError> {
         Ok(Box::new(Tx(self.swallowed.clone())))
