@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use fv_classifier::{ClsRule, MiniMatch, Version};
 use fv_core::Nanos;
-use fv_openflow::Actions;
 use fv_openflow::action::Action;
 use fv_openflow::msg::flow::{FlowMod, FlowRemovedReason, GROUP_ANY};
+use fv_openflow::{Actions, OfError};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 
@@ -15,7 +15,7 @@ use crate::flow_mod::{Criteria, Step, rule_of};
 use crate::host::Host;
 use crate::rule::RuleRef;
 use crate::snapshot::Snapshot;
-use crate::tables::Tables;
+use crate::tables::{N_VISIBLE_TABLES, Table, Tables};
 
 /// Flows that may wait to be made; more are dropped with a counter.
 const MAX_WAITING: usize = 65_536;
@@ -87,11 +87,23 @@ impl LearnJob {
 }
 
 impl Snapshot {
-    /// Whether the limit lets the flow be learned, or it already is.
-    pub fn may_learn(&self, job: &LearnJob) -> bool {
-        job.limit == 0
-            || self.tables().learned.count(job.family()) < job.limit as usize
-            || job.find(self.tables(), self.version()).is_some()
+    /// Whether the limit lets the flow be learned, or it already is; an error if its table does not.
+    pub fn may_learn(&self, job: &LearnJob) -> Result<bool, OfError> {
+        let table = writable(self.tables(), job.flow.table)?;
+        let room = table.cls.len() < table.max_flows() || table.evicts();
+        let in_limit = job.limit == 0 || self.tables().learned.count(job.family()) < job.limit as usize;
+        if room && in_limit || job.find(self.tables(), self.version()).is_some() {
+            return Ok(true);
+        }
+        if room { Ok(false) } else { Err(OfError::FmfcTableFull) }
+    }
+}
+
+/// The table, if flows may be learned into it.
+fn writable(tables: &Tables, id: u8) -> Result<&Table, OfError> {
+    match tables.table(id) {
+        Some(t) if usize::from(id) < N_VISIBLE_TABLES => Ok(t),
+        _ => Err(OfError::BrcEperm),
     }
 }
 
@@ -131,7 +143,7 @@ impl Tables {
     /// None if it is not this thread that can do it.
     fn add_learned(&self, job: &LearnJob, now: Nanos, v: Version) -> Option<Learned> {
         let _changing = self.learned.changing.try_lock()?;
-        let table = self.table(job.flow.table).filter(|t| t.cls.len() < t.max_flows())?;
+        let table = writable(self, job.flow.table).ok().filter(|t| t.cls.len() < t.max_flows())?;
         let mut limited = self.learned.limited.lock();
         let known = limited.get_mut(&job.family()).and_then(|l| l.flows.as_mut());
         if job.limit != 0 && known.as_ref().is_some_and(|n| **n >= job.limit as usize) {
@@ -199,7 +211,7 @@ impl Ofproto {
         self.commit(host);
     }
 
-    fn make(&mut self, job: &LearnJob, now: Nanos) -> Result<(), fv_openflow::OfError> {
+    fn make(&mut self, job: &LearnJob, now: Nanos) -> Result<(), OfError> {
         match job.find(&self.tables, self.pending_version()) {
             Some(r) if job.is(&r) => r.touch(now),
             None if job.limit != 0 && self.tables.learned.count(job.family()) >= job.limit as usize => {}

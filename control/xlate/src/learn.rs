@@ -27,7 +27,13 @@ impl Ctx<'_> {
         self.note(Kind::Detail, |c| flow_text(c, &flow));
         let job = Arc::new(LearnJob { flow, limit: l.limit });
         let i = self.snapshot();
-        let fits = self.snapshots[i].1.may_learn(&job);
+        let fits = match self.snapshots[i].1.may_learn(&job) {
+            Ok(fits) => fits,
+            Err(e) => {
+                self.note(Kind::Error, |_| format!("LEARN action execution failed ({e})."));
+                return;
+            }
+        };
         if let Some(dst) = &l.result_dst {
             self.load_subfield(dst, fits.into());
         }

@@ -117,6 +117,16 @@ fn learning_in_all_its_forms() {
         ~ ofctl --no-stats -O OpenFlow13 dump-flows br0
         ofctl del-flows br0 table=1
         ~ ofctl --no-stats -O OpenFlow13 dump-flows br0
+        ofctl del-flows br0
+        ofctl add-flow br0 table=0,actions=learn(table=254,NXM_OF_IN_PORT[],load:1->NXM_NX_REG3[]),2
+        appctl ofproto/trace br0 in_port=1,arp -generate
+        appctl netdev-dummy/receive p1 in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x1234)
+        ~ appctl bridge/dump-flows br0
+        vsctl set bridge br0 flow_tables:7=@ft -- --id=@ft create Flow_Table flow_limit=1 name=seven
+        ofctl add-flow br0 table=0,actions=learn(table=7,NXM_OF_ETH_SRC[]),2
+        appctl ofproto/trace br0 in_port=1,arp -generate
+        appctl ofproto/trace br0 in_port=1,arp,dl_src=00:00:00:00:00:05 -generate
+        ~ ofctl --no-stats dump-flows br0
         ofctl add-flow br0 table=0,udp,actions=learn(table=300)
         ofctl add-flow br0 table=0,actions=learn(tcp_dst=5)
         ofctl add-flow br0 table=0,actions=learn(eth_type=0x800,NXM_OF_IP_DST[]=NXM_OF_IP_SRC[])
