@@ -36,7 +36,8 @@ impl std::fmt::Display for Difference {
 /// What differs once everything that may differ has been made equal.
 pub fn differences(case: &Case, reference: &Account, ours: &Account) -> Vec<Difference> {
     let flags = case.rules.iter().flatten().any(|r| r.contains("tcp_flags"));
-    let learns = case.rules.iter().flatten().any(|r| ["learn(", "bundle", "multipath("].iter().any(|a| r.contains(a)));
+    let learns =
+        case.rules.iter().flatten().any(|r| ["learn(", "bundle", "multipath(", "group:"].iter().any(|a| r.contains(a)));
     let priority_tags = case.ports.iter().any(|(_, s)| s.contains("priority-tags"));
     let cuts = case.rules.iter().flatten().any(|r| r.contains("max_len="));
     let mut out = Vec::new();

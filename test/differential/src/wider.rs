@@ -1,7 +1,7 @@
 //! Whether our megaflows are the reference's or wider ones.
 //!
 //! Rules that a packet teaches take part in the reference's lookups at once, though no version sees
-//! them yet: they make its masks longer, and so do some hashes. Only cases with these are compared
+//! them yet: they make its masks longer, and so do some hashes of groups. Only cases with these are compared
 //! this way.
 
 /// The attributes of a flow as text, one by one, without regard to nesting.
