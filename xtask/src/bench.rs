@@ -16,6 +16,7 @@ const BENCHES: &[(&str, &str, &str)] = &[
     ("action", "fv-datapath", "datapath"),
     ("turn", "fv-datapath", "datapath"),
     ("rules", "fv-scenarios", "rig"),
+    ("adaptive", "fv-datapath", "datapath"),
 ];
 
 /// Times that each of two commits is run, in turn.

@@ -9,6 +9,7 @@
 mod common;
 
 mod action;
+mod adaptive;
 mod lookup;
 mod measure;
 mod parse;
@@ -24,6 +25,7 @@ const BENCHES: &[(&str, fn(&Run))] = &[
     ("dpcls", lookup::dpcls),
     ("action", action::run),
     ("turn", turn::run),
+    ("adaptive", adaptive::run),
 ];
 
 fn main() {

@@ -13,20 +13,25 @@ use crate::lookup::{Ask, CacheUse, Terrain};
 
 /// Bursts between trials: at first, and after many that changed nothing.
 const PERIOD: (u64, u64) = (8 << 10, 1 << 20);
-/// A trial with its time to warm takes at most this share of the time: one in so many bursts.
-const TRIAL_SHARE: u64 = 64;
+/// A trial with its time to warm takes at most this share of the time, one in so many bursts, up to
+/// the second: then it is time for another whatever the last one took.
+const TRIAL_SHARE: (u64, u64) = (64, 2 << 20);
 /// Bursts of a window in which hits are counted while the cache warms.
 const WINDOW: u64 = 256;
 /// Windows of warming, at most; and how many more a cache gets that has just grown.
 const WINDOWS: (u64, u64) = (32, 400);
 /// Hundredths of hits by which a window must beat the one before to be worth another.
 const WARMING: u64 = 2;
+/// Bursts of a window in which hits are counted between trials.
+const WATCH: u64 = 4096;
+/// Hundredths by which hits must differ from those after the last trial to bring on another.
+const CHANGED: u64 = 12;
 /// Pairs of timings of a trial, at least and at most.
-const PAIRS: (usize, usize) = (5, 24);
+const PAIRS: (usize, usize) = (8, 40);
 /// The other way must be so many percent faster to be taken.
 const BETTER: u64 = 3;
 /// From this ratio on the shorter trial is enough.
-const CLEAR: u64 = 130;
+const CLEAR: u64 = 160;
 
 /// The state of one receive queue.
 pub struct Adapt {
@@ -38,6 +43,8 @@ pub struct Adapt {
     /// Bursts since the last decision began to be prepared.
     spent: u64,
     subtables: u32,
+    /// Hundredths of hits in the first window after the last trial.
+    usual: Option<u64>,
     /// Hits and packets of the present window.
     hits: u64,
     packets: u64,
@@ -73,6 +80,7 @@ impl Default for Adapt {
             period: PERIOD.0,
             spent: 0,
             subtables: 0,
+            usual: None,
             hits: 0,
             packets: 0,
             costs: [[0; PAIRS.1]; 2],
@@ -159,9 +167,29 @@ impl Adapt {
     #[inline]
     pub fn done(&mut self, packets: u64, hits: u64, cost: u32, grown: bool, choice: &CacheChoice) {
         match self.phase {
-            Phase::Rest | Phase::Steady(_) => {}
+            Phase::Rest => {}
+            Phase::Steady(_) if self.on => {
+                self.hits += hits;
+                self.packets += packets;
+                if self.packets >= WATCH * 32 {
+                    self.watched();
+                }
+            }
+            Phase::Steady(_) => {}
             Phase::Warm { .. } => self.warmed(packets, hits, grown),
             Phase::Trial { step } => self.timed(step, cost, choice),
+        }
+    }
+
+    /// The cache does better or worse than when it was chosen: so might the other way.
+    #[cold]
+    fn watched(&mut self) {
+        let share = self.hits * 100 / self.packets.max(1);
+        (self.hits, self.packets) = (0, 0);
+        let usual = *self.usual.get_or_insert(share);
+        if share.abs_diff(usual) > CHANGED {
+            self.period = PERIOD.0 * 2;
+            self.prepare();
         }
     }
 
@@ -201,7 +229,7 @@ impl Adapt {
         if !next.is_multiple_of(4) || pairs < PAIRS.0 {
             return;
         }
-        let (with, without) = (lower(&self.costs[0][..pairs]), lower(&self.costs[1][..pairs]));
+        let (with, without) = (middle(&self.costs[0][..pairs]), middle(&self.costs[1][..pairs]));
         let clear = with * 100 > without * CLEAR || without * 100 > with * CLEAR;
         if clear || pairs == PAIRS.1 {
             self.decide(with, without, choice);
@@ -213,19 +241,24 @@ impl Adapt {
         self.on = if was { without * 100 >= with * (100 - BETTER) } else { with * 100 < without * (100 - BETTER) };
         let known = choice.trials() > 0;
         self.period = if known && was == self.on { (self.period * 2).min(PERIOD.1) } else { PERIOD.0 * 2 };
-        self.phase = Phase::Steady(self.period.max(self.spent * TRIAL_SHARE));
+        self.phase = Phase::Steady(self.period.max((self.spent * TRIAL_SHARE.0).min(TRIAL_SHARE.1)));
+        self.usual = None;
+        (self.hits, self.packets) = (0, 0);
         choice.set(self.on, Why::Measured);
         choice.tried(with, without);
     }
 }
 
-/// The lower quartile: what the processor's interrupts and neighbours disturbed is above.
-fn lower(costs: &[u32]) -> u64 {
+/// The mean without the highest and lowest eighth: interrupts are left out, and bursts that happen to
+/// be cheap do not count more than they are.
+fn middle(costs: &[u32]) -> u64 {
     let mut sorted = [0; PAIRS.1];
     let sorted = &mut sorted[..costs.len()];
     sorted.copy_from_slice(costs);
     sorted.sort_unstable();
-    sorted.get(costs.len() / 4).copied().unwrap_or(0).into()
+    let eighth = sorted.len() / 8;
+    let kept = &sorted[eighth..sorted.len() - eighth];
+    kept.iter().map(|c| u64::from(*c)).sum::<u64>() / kept.len().max(1) as u64
 }
 
 #[cfg(test)]
