@@ -18,6 +18,12 @@ const MIGRATE_LINES: usize = 8;
 /// A table of at most so many lines is searched for its last rule when only one is left.
 const FEW_LINES: usize = 8;
 
+/// Masks that one ingress port may have before new flows have to use those there are. Rules that look
+/// at single bits of three fields make thousands of masks out of random packets.
+pub const MASKS_MAX: usize = 100;
+/// Flows of a port with so many masks: a new flow then serves one connection only.
+pub const CROWDED_FLOWS_MAX: usize = 10_000;
+
 /// A mask with the blocks that it looks at.
 #[derive(Debug)]
 #[repr(C, align(64))]
@@ -58,6 +64,11 @@ impl Mask {
         (0..8).filter(|i| self.blocks >> i & 1 != 0).fold(0, |h, i| level.hash(h, i, block(key, i), block(words, i)))
     }
 
+    /// Whether `key` agrees with `masked` wherever the mask looks.
+    pub fn matches(&self, key: &[u64; DP_WORDS], masked: &[u64; DP_WORDS]) -> bool {
+        !Portable::differ(block(key, 0), block(masked, 0), self.first()) && self.rest_matches(key, masked)
+    }
+
     /// Whether `key` agrees with `masked` wherever the mask looks beyond the first block.
     #[inline(always)]
     pub fn rest_matches(&self, key: &[u64; DP_WORDS], masked: &[u64; DP_WORDS]) -> bool {
@@ -83,6 +94,27 @@ fn is_simple(mask: &DpMask) -> bool {
     b.vlans[0] = Default::default();
     rest.0.misc.packet_type = 0;
     rest == DpMask::default()
+}
+
+/// Whether `narrow` looks at every bit that `mask` looks at.
+fn looks_at_all(narrow: &DpMask, mask: &DpMask) -> bool {
+    narrow.0.words().iter().zip(mask.0.words()).all(|(n, m)| m & !n == 0)
+}
+
+/// Looks at every bit.
+fn exact_mask() -> DpMask {
+    let mut mask = DpMask::default();
+    mask.0.words_mut().fill(u64::MAX);
+    mask
+}
+
+/// Looks at all that stays the same in a connection.
+fn connection_mask() -> DpMask {
+    let mut mask = exact_mask();
+    let b = &mut mask.0.base;
+    (b.dp_hash, b.nw_tos, b.nw_ttl) = (0, 0, 0);
+    b.tcp_flags = Default::default();
+    mask
 }
 
 /// A table of lines, open at line granularity: what finds its home line full goes to the next one,
@@ -345,6 +377,30 @@ impl Classifier {
             || self.subtables.len() <= CHEAP_SINGLES && self.subtables.iter().all(|s| s.single.is_some());
     }
 
+    /// Flows in all.
+    pub fn len(&self) -> usize {
+        self.subtables.iter().map(Subtable::len).sum()
+    }
+
+    /// The mask under which a flow of that mask is to be put: its own, as long as the port may have
+    /// another or has it already, else one that looks at more. Narrower flows are always right. None if
+    /// there are too many such flows.
+    pub fn admit(&self, mask: &DpMask) -> Option<DpMask> {
+        if self.subtables.len() < MASKS_MAX || self.subtables.iter().any(|s| s.mask.mask == *mask) {
+            return Some(*mask);
+        }
+        if self.len() >= CROWDED_FLOWS_MAX {
+            return None;
+        }
+        // One that is there, the one with the fewest bits, so that the flow covers most.
+        let there = self.subtables.iter().map(|s| &s.mask.mask).filter(|m| looks_at_all(m, mask));
+        if let Some(there) = there.min_by_key(|m| m.0.words().iter().map(|w| w.count_ones()).sum::<u32>()) {
+            return Some(*there);
+        }
+        let connection = connection_mask();
+        Some(if looks_at_all(&connection, mask) { connection } else { exact_mask() })
+    }
+
     /// Puts the subtables that match most first.
     pub fn rank(&mut self) {
         // Stable: equals keep their order. Insertion sort in place, as it is nearly sorted.
@@ -364,6 +420,43 @@ impl Classifier {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn past_the_budget_masks_only_narrow() {
+        let mut c = Classifier::default();
+        let mask = |bits: u32| {
+            let mut m = DpMask::default();
+            m.0.base.in_port = u32::MAX;
+            m.0.base.recirc_id = u32::MAX;
+            m.0.base.nw_src = bits.into();
+            m
+        };
+        let key = [0u64; DP_WORDS];
+        let put = |c: &mut Classifier, m: &DpMask, n: u32| {
+            c.insert(Level::Portable, m, &key, n + 1, |_| Some(&key));
+        };
+        for n in 0..MASKS_MAX as u32 {
+            let m = mask(n << 8);
+            assert_eq!(c.admit(&m), Some(m));
+            put(&mut c, &m, n);
+        }
+        assert_eq!(c.admit(&mask(3 << 8)), Some(mask(3 << 8)), "it is there");
+        assert_eq!(c.admit(&mask(0x4000)), Some(mask(0x4000)));
+        assert_eq!(c.admit(&mask(0x80)), Some(connection_mask()));
+        let mut flags = mask(0x80);
+        flags.0.base.tcp_flags = 1.into();
+        assert_eq!(c.admit(&flags), Some(exact_mask()));
+        // With these two it takes no more masks than that.
+        put(&mut c, &connection_mask(), 5000);
+        put(&mut c, &exact_mask(), 5001);
+        for n in 0..CROWDED_FLOWS_MAX as u32 {
+            let Some(m) = c.admit(&mask(n + 1)) else { break };
+            put(&mut c, &m, 6000 + n);
+        }
+        assert_eq!(c.subtables.len(), MASKS_MAX + 2);
+        assert_eq!(c.len(), CROWDED_FLOWS_MAX);
+        assert_eq!(c.admit(&mask(1)), None);
+    }
 
     #[test]
     fn simple_masks() {

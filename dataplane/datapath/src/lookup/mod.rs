@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use fv_core::Nanos;
 use fv_dpif::WorkerId;
-use fv_flow::DpKey;
+use fv_flow::{DpKey, DpMask};
 use hashbrown::HashMap;
 
 pub use self::burst::{BURST, Burst};
@@ -360,6 +360,17 @@ impl Table {
         let CacheUse::Inverse(n) = self.cache_use else { return true };
         self.random = self.random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         n <= 1 || ((self.random >> 33) as u32).is_multiple_of(n)
+    }
+
+    /// The mask under which a flow for `key` is to be put: see [`Classifier::admit`].
+    pub fn admit(&mut self, key: &DpKey, mask: &DpMask) -> Option<DpMask> {
+        // As flows are made: these two are always matched.
+        let mut mask = *mask;
+        (mask.0.base.in_port, mask.0.base.recirc_id) = (u32::MAX, u32::MAX);
+        match self.classifier_of(key.base.in_port) {
+            Some(c) => self.classifiers[c].admit(&mask),
+            None => Some(mask),
+        }
     }
 
     /// Makes a flow findable, in place of a dead one with the same mask and masked key.

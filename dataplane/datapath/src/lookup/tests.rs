@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use fv_core::Nanos;
 use fv_dpif::WorkerId;
-use fv_flow::{DpKey, DpMask};
 use proptest::prelude::*;
 
 use super::*;

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use fv_core::Ufid;
 use fv_dpif::{DropReason, Program, Verdict};
 use fv_flow::{DpKey, DpMask};
 use fv_packet::Packet;
@@ -15,6 +16,7 @@ use super::rxq::{WAITING_MAX, Waiting};
 use super::stats::Stat;
 use crate::assign::WorkerKind;
 use crate::flow::Flow;
+use crate::lookup::dpcls::Mask;
 use crate::lookup::{Found, Probe, State};
 use crate::trace;
 
@@ -26,7 +28,7 @@ impl Worker {
         if !self.may_ask(queue) {
             return self.defer(packet, probe, depth, queue);
         }
-        self.ask(packet, probe, depth);
+        self.ask(packet, probe, depth, queue);
     }
 
     /// Runs the packet if a flow covers it now, else gives it back.
@@ -49,11 +51,7 @@ impl Worker {
         if self.handle.kind == WorkerKind::Main {
             return true;
         }
-        if queue.tokens == 0 || !queue.waiting.is_empty() {
-            return false;
-        }
-        queue.tokens -= 1;
-        true
+        queue.budget.has_some() && queue.waiting.is_empty()
     }
 
     fn defer(&mut self, packet: Packet, probe: &Probe, depth: u8, queue: Option<usize>) {
@@ -75,25 +73,31 @@ impl Worker {
 
     /// Serves a queue's waiting misses in order, as far as its budget goes.
     pub(super) fn serve_waiting(&mut self, q: usize) {
-        while self.queues[q].tokens > 0
+        while self.queues[q].budget.has_some()
             && let Some(w) = self.queues[q].waiting.pop_front()
         {
             if let Some(packet) = self.try_hit(w.packet, &w.probe, w.depth) {
-                self.queues[q].tokens -= 1;
-                self.ask(packet, &w.probe, w.depth);
+                self.ask(packet, &w.probe, w.depth, Some(q));
             }
             self.finish_work(Some(q));
         }
     }
 
-    /// The upcall.
-    fn ask(&mut self, packet: Packet, probe: &Probe, depth: u8) {
+    /// The upcall, with all that it leads to.
+    fn ask(&mut self, packet: Packet, probe: &Probe, depth: u8, queue: Option<usize>) {
+        let start = (self.ticks)();
+        self.answer(packet, probe, depth);
+        let spent = (self.ticks)().wrapping_sub(start);
+        self.env.stats.add(Stat::UpcallTicks, spent);
+        if let Some(queue) = queue.and_then(|q| self.queues.get_mut(q)) {
+            queue.budget.spend(spent);
+        }
+    }
+
+    fn answer(&mut self, packet: Packet, probe: &Probe, depth: u8) {
         let Some(handler) = self.env.handler.clone() else { return self.lost(packet, DropReason::UpcallError) };
         trace::miss(&self.shared.name, &packet, &probe.key);
-        let start = (self.ticks)();
-        let verdict = handler.miss(self.handle.id, self.env.now, &packet, &probe.key);
-        self.env.stats.add(Stat::UpcallTicks, (self.ticks)().wrapping_sub(start));
-        match verdict {
+        match handler.miss(self.handle.id, self.env.now, &packet, &probe.key) {
             Verdict::Drop(reason) => self.lost(packet, reason),
             Verdict::Forward { program, install: false, .. } => {
                 count_found(&self.env.stats, Found::Miss(0));
@@ -101,6 +105,12 @@ impl Worker {
             }
             Verdict::Forward { program, mask, install: true } => {
                 count_found(&self.env.stats, Found::Miss(0));
+                let Some(mask) = self.table.admit(&probe.key, &mask) else {
+                    // The port has its share of flows: this packet is forwarded, the next asks again.
+                    handler.installed(self.handle.id, Ufid::default(), &probe.key, false);
+                    self.env.stats.add(Stat::Refused, 1);
+                    return self.env.run_program(packet, &program, depth);
+                };
                 let (flow, new) = self.install(&probe.key, &mask, program.clone());
                 handler.installed(self.handle.id, flow.ufid, &probe.key, new);
                 self.env.run_program(packet, &program, depth);
@@ -136,11 +146,13 @@ impl Worker {
 
     /// Runs the waiting packets of a flow that there is now, before any later packet can overtake them.
     fn release(&mut self, flow: &Flow) {
+        let mut mask = None;
         for q in 0..self.queues.len() {
             if self.queues[q].waiting.is_empty() {
                 continue;
             }
-            let freed = self.queues[q].take_waiting(|probe| flow.mask.equal(&flow.masked, &probe.key));
+            let mask = mask.get_or_insert_with(|| Mask::new(&flow.mask));
+            let freed = self.queues[q].take_waiting(|probe| mask.matches(probe.key.words(), flow.masked.words()));
             for w in freed {
                 if let Some(packet) = self.try_hit(w.packet, &w.probe, w.depth) {
                     self.defer(packet, &w.probe, w.depth, Some(q));

@@ -2,6 +2,7 @@
 //! packets between them. The same for poll workers, event workers and the control thread.
 
 pub mod adapt;
+mod budget;
 pub mod mailbox;
 mod miss;
 mod process;
@@ -23,6 +24,7 @@ use fv_packet::{BATCH_MAX, Packet};
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, poll};
 
+use self::budget::Pace;
 use self::mailbox::{Mail, Mailbox, Msg};
 use self::process::Scratch;
 use self::ready::ReadySet;
@@ -136,6 +138,11 @@ pub struct Worker {
     scratch: Box<Scratch>,
     /// Entries that the cache had room for at the last look.
     cache_room: usize,
+    /// How fast ticks go, those at the beginning of the last turn, and whether packets with flows piled up
+    /// since.
+    pace: Pace,
+    last_turn: u64,
+    pressed: bool,
     /// Reads a cheap clock for cycle accounting; any unit.
     ticks: fn() -> u64,
     /// When the last turn ended, in ticks.
@@ -171,6 +178,9 @@ impl Worker {
             env,
             scratch: Box::default(),
             cache_room: 0,
+            pace: Pace::default(),
+            last_turn: 0,
+            pressed: false,
             ticks,
             turn_end: None,
         }
@@ -183,9 +193,7 @@ impl Worker {
         let start = (self.ticks)();
         self.idle_until(start);
         let mut result = self.begin(now);
-        for queue in &mut self.queues {
-            queue.tokens = rxq::MISSES_PER_TURN;
-        }
+        self.fill_buckets(now, start);
         let mut queues = self.queues_to_poll();
         let asked = self.ready.is_some();
         let mut before = 0;
@@ -237,6 +245,18 @@ impl Worker {
     pub fn count_sleep(&self, slept: Duration) {
         self.env.stats.add(Stat::SleepTurns, 1);
         self.env.stats.add(Stat::SleepNanos, slept.as_nanos() as u64);
+    }
+
+    /// Lets the queues' upcall budgets grow by the time since the last turn.
+    fn fill_buckets(&mut self, now: Nanos, ticks: u64) {
+        self.pace.observe(now, ticks);
+        let elapsed = ticks.wrapping_sub(self.last_turn);
+        self.last_turn = ticks;
+        let pressed = std::mem::take(&mut self.pressed);
+        let waiting = self.queues.iter().filter(|q| !q.waiting.is_empty()).count();
+        for queue in &mut self.queues {
+            queue.budget.fill(&self.pace, elapsed, pressed, waiting);
+        }
     }
 
     /// Messages and housekeeping: what precedes packets.

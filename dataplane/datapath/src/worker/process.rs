@@ -121,6 +121,7 @@ impl Worker {
     fn run_one_flow(&mut self, n: usize, flow: u32, depth: u8) {
         let s = &mut *self.scratch;
         let Some(entry) = self.table.entry(flow) else { return s.batch.clear() };
+        self.pressed |= n == BATCH_MAX;
         let (mut bytes, mut tcp_flags) = (0, 0);
         for i in 0..n {
             bytes += u64::from(s.lens[i]);
@@ -155,6 +156,7 @@ impl Worker {
         if let Shape::Output(port) = shapes[0]
             && !other
         {
+            self.pressed |= n == BATCH_MAX;
             return self.env.output_all(&mut s.batch, port);
         }
         for (i, packet) in s.batch.drain().enumerate() {
@@ -167,7 +169,9 @@ impl Worker {
                 }
             }
         }
-        if !s.missed.is_empty() {
+        let missed = s.missed.len();
+        self.pressed |= n == BATCH_MAX && missed < n / 2;
+        if missed != 0 {
             self.run_missed(depth, queue);
         }
     }

@@ -9,12 +9,11 @@ use fv_netdev::RxQueue;
 use fv_packet::Packet;
 
 use super::adapt::Adapt;
+use super::budget::Bucket;
 use super::mailbox::AckToken;
 use super::stats::QueueStats;
 use crate::lookup::Probe;
 
-/// Misses that are served at once in a turn, per queue; more wait.
-pub const MISSES_PER_TURN: u32 = 64;
 /// Misses that may wait, per queue.
 pub const WAITING_MAX: usize = 512;
 
@@ -32,8 +31,8 @@ pub struct Rxq {
     pub stats: Arc<QueueStats>,
     /// In the order of arrival.
     pub waiting: VecDeque<Waiting>,
-    /// Misses that may still be served in this turn.
-    pub tokens: u32,
+    /// Time for its misses; more of them wait.
+    pub budget: Bucket,
     /// Whether its lookups ask the cache.
     pub adapt: Adapt,
     /// Failed for good: not polled again until its port is opened anew.
@@ -56,7 +55,7 @@ impl Rxq {
             rx,
             stats,
             waiting: VecDeque::new(),
-            tokens: 0,
+            budget: Bucket::default(),
             adapt: Adapt::default(),
             broken: false,
             life,

@@ -40,6 +40,8 @@ stats! {
     Lost,
     /// Misses that had to wait.
     Deferred,
+    /// Verdicts that were carried out but not kept, as the port has its share of flows.
+    Refused,
     /// Packets that devices took.
     Sent,
     SentBytes,
