@@ -17,6 +17,9 @@ const BENCHES: &[(&str, &str, &str)] = &[
     ("turn", "fv-datapath", "datapath"),
     ("rules", "fv-scenarios", "rig"),
     ("adaptive", "fv-datapath", "datapath"),
+    ("tse", "fv-datapath", "datapath"),
+    ("storm", "fv-datapath", "datapath"),
+    ("scale", "fv-datapath", "datapath"),
 ];
 
 /// Times that each of two commits is run, in turn.

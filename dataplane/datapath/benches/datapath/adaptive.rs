@@ -9,7 +9,7 @@ use fv_datapath::{CacheUse, Dp};
 use crate::common::output;
 use crate::measure::{Row, Run, quantile, result, ticks};
 use crate::ring::{Pattern, Ring};
-use crate::turn::{IN_FLIGHT, Rules, io, switch};
+use crate::turn::{IN_FLIGHT, LATER, Rules, io, switch};
 
 /// Packets of a timing, and before the first one.
 const PACKETS: usize = 32 << 10;
@@ -81,7 +81,7 @@ impl Variant {
     fn new(name: &str, flows: u32, cache: CacheUse) -> Variant {
         let ring = Ring::new("p1", IN_FLIGHT, pattern(name, flows));
         let dp = switch(&ring, Rules::Single(MASKS), vec![output(2)], cache, 1000);
-        Variant { dp, now: 1_000_000_000, rounds: Vec::new() }
+        Variant { dp, now: LATER.0, rounds: Vec::new() }
     }
 
     fn run(&mut self, packets: usize) -> usize {

@@ -14,6 +14,9 @@ mod lookup;
 mod measure;
 mod parse;
 mod ring;
+mod scale;
+mod storm;
+mod tse;
 mod turn;
 
 use measure::Run;
@@ -26,6 +29,9 @@ const BENCHES: &[(&str, fn(&Run))] = &[
     ("action", action::run),
     ("turn", turn::run),
     ("adaptive", adaptive::run),
+    ("tse", tse::run),
+    ("storm", storm::run),
+    ("scale", scale::run),
 ];
 
 fn main() {

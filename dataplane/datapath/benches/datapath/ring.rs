@@ -15,9 +15,18 @@ use crate::common::udp;
 /// Which flow comes next.
 pub type Pattern = Box<dyn FnMut() -> u32 + Send>;
 
+/// Writes the number of a flow into a packet's headers.
+pub type Stamp = fn(&mut [u8], u32);
+
+/// To the address 10.x.y.z.
+pub fn to_flow(frame: &mut [u8], flow: u32) {
+    frame[30..34].copy_from_slice(&(0x0a00_0000 | flow).to_be_bytes());
+}
+
 /// Packets on their way round. What the sink gets, the source sends again.
 pub struct Ring {
     pub name: String,
+    stamp: Stamp,
     pub polling: Polling,
     free: Arc<Mutex<VecDeque<Packet>>>,
     pattern: Arc<Mutex<Pattern>>,
@@ -26,19 +35,23 @@ pub struct Ring {
 impl Ring {
     /// `packets` in all, of flows as `pattern` says.
     pub fn new(name: &str, packets: usize, pattern: Pattern) -> Arc<Ring> {
+        Ring::of(name, packets, pattern, to_flow, Polling::Main)
+    }
+
+    pub fn of(name: &str, packets: usize, pattern: Pattern, stamp: Stamp, polling: Polling) -> Arc<Ring> {
         let free = (0..packets).map(|_| Packet::from_slice(&udp(0, 0))).collect();
         let (free, pattern) = (Arc::new(Mutex::new(free)), Arc::new(Mutex::new(pattern)));
-        Arc::new(Ring { name: name.into(), polling: Polling::Main, free, pattern })
+        Arc::new(Ring { name: name.into(), stamp, polling, free, pattern })
     }
 
     /// Another port of the same ring: sends into it, delivers nothing.
     pub fn sink(self: &Arc<Ring>, name: &str) -> Arc<Ring> {
         let pattern: Arc<Mutex<Pattern>> = Arc::new(Mutex::new(Box::new(|| u32::MAX)));
-        Arc::new(Ring { name: name.into(), polling: self.polling, free: self.free.clone(), pattern })
+        Arc::new(Ring { name: name.into(), stamp: self.stamp, polling: self.polling, free: self.free.clone(), pattern })
     }
 }
 
-struct Rx(Arc<Mutex<VecDeque<Packet>>>, Arc<Mutex<Pattern>>);
+struct Rx(Arc<Mutex<VecDeque<Packet>>>, Arc<Mutex<Pattern>>, Stamp, Vec<u8>);
 struct Tx(Arc<Mutex<VecDeque<Packet>>>);
 
 /// A number that is no flow's: the source has nothing.
@@ -53,10 +66,11 @@ impl RxQueue for Rx {
             if flow == NOTHING {
                 break;
             }
-            let Some(mut packet) = free.pop_front() else { break };
+            // What was dropped, or waits for a verdict, is replaced.
+            let mut packet = free.pop_front().unwrap_or_else(|| Packet::from_slice(&self.3));
             let (data, meta) = packet.parts_mut();
             *meta = Meta::NEW;
-            data[30..34].copy_from_slice(&(0x0a00_0000 | flow).to_be_bytes());
+            (self.2)(data, flow);
             let _ = out.push(packet);
             n += 1;
         }
@@ -97,7 +111,7 @@ impl Device for Ring {
         None
     }
     fn open_rxq(&self, _: usize) -> Result<Box<dyn RxQueue>, DeviceError> {
-        Ok(Box::new(Rx(self.free.clone(), self.pattern.clone())))
+        Ok(Box::new(Rx(self.free.clone(), self.pattern.clone(), self.stamp, udp(0, 0))))
     }
     fn open_txq(&self, _: usize) -> Result<Box<dyn TxQueue>, DeviceError> {
         Ok(Box::new(Tx(self.free.clone())))

@@ -34,11 +34,12 @@ fn stages<S: Simd>(table: &mut Table, c: usize, burst: &mut Burst<'_>, ask: Ask)
     let n = burst.probes.len().min(burst.found.len()).min(BURST);
     let all = ((1u64 << n) - 1) as u32;
     let mut tally = Tally::default();
-    let mut todo = all;
-    if ask != Ask::Nothing {
-        todo = cached::<S>(&mut table.cache, &table.slab, burst, n);
-        tally.cache = u64::from((all & !todo).count_ones());
-        table.cache.looked(n as u64, tally.cache);
+    let mut todo = hot::<S>(table, c, burst, n, all, &mut tally);
+    if ask != Ask::Nothing && todo != 0 {
+        let asked = todo;
+        todo = cached::<S>(&mut table.cache, &table.slab, burst, asked);
+        tally.cache = u64::from((asked & !todo).count_ones());
+        table.cache.looked(asked.count_ones().into(), tally.cache);
     }
     let uncached = todo;
     todo = subtables::<S>(&mut table.classifiers[c], &table.slab, burst, todo, &mut tally);
@@ -58,21 +59,56 @@ fn stages<S: Simd>(table: &mut Table, c: usize, burst: &mut Burst<'_>, ask: Ask)
         }
     }
     settle(table, burst, n, &mut tally);
+    let first = burst.found[0];
+    let differ = burst.found[..n].iter().fold(0, |d, f| d | (f ^ first));
+    table.hot = if differ == 0 { first } else { NONE };
     tally
 }
 
-/// Asks the cache; returns which packets it does not know.
+/// Compares with the flow that all of the last burst had, if the first packet has it too: a flow that
+/// matches is the right one, whatever subtable it is in. Returns the packets that are still to do.
 #[inline(always)]
-#[allow(clippy::needless_range_loop)]
-fn cached<S: Simd>(cache: &mut Cache, slab: &Slab, burst: &mut Burst<'_>, n: usize) -> u32 {
+fn hot<S: Simd>(table: &mut Table, c: usize, burst: &mut Burst<'_>, n: usize, all: u32, tally: &mut Tally) -> u32 {
+    let Some(entry) = table.slab.find(table.hot).filter(|e| n != 0 && e.matches::<S>(&burst.probes[0])) else {
+        return all;
+    };
+    let mut left = all;
     for i in 0..n {
+        let same = entry.matches::<S>(&burst.probes[i]);
+        left &= !(u32::from(same) << i);
+        burst.found[i] = table.hot;
+    }
+    let hits = u64::from((all & !left).count_ones());
+    if table.classifiers[c].simple {
+        tally.simple += hits;
+    } else {
+        (tally.subtable, tally.tried) = (hits, hits);
+    }
+    // The flow's subtable is to stay in front.
+    let front = table.classifiers[c].subtables.iter_mut().find(|s| std::ptr::eq(&*s.mask, entry.mask()));
+    if let Some(subtable) = front {
+        subtable.hits += hits;
+    }
+    left
+}
+
+/// Asks the cache for the packets in `todo`; returns those that it does not know.
+#[inline(always)]
+fn cached<S: Simd>(cache: &mut Cache, slab: &Slab, burst: &mut Burst<'_>, todo: u32) -> u32 {
+    let mut bits = todo;
+    while bits != 0 {
+        let i = bits.trailing_zeros() as usize;
+        bits &= bits - 1;
         if burst.hashed >> i & 1 == 0 {
             burst.hashes[i] = burst.probes[i].hash::<S>();
         }
         prefetch::<1, _>(cache.line(burst.hashes[i]));
     }
     let mut ways = [0u32; BURST];
-    for i in 0..n {
+    let mut bits = todo;
+    while bits != 0 {
+        let i = bits.trailing_zeros() as usize;
+        bits &= bits - 1;
         let line = cache.line(burst.hashes[i]);
         ways[i] = S::candidates(line, tag_of(burst.hashes[i]));
         let index = next_index(line, &mut ways[i]);
@@ -82,7 +118,10 @@ fn cached<S: Simd>(cache: &mut Cache, slab: &Slab, burst: &mut Burst<'_>, n: usi
         }
     }
     let mut unknown = 0;
-    for i in 0..n {
+    let mut bits = todo;
+    while bits != 0 {
+        let i = bits.trailing_zeros() as usize;
+        bits &= bits - 1;
         let probe = &burst.probes[i];
         loop {
             match slab.find(burst.found[i]) {

@@ -71,6 +71,11 @@ impl Entry {
     }
 
     #[inline(always)]
+    pub fn mask(&self) -> &Mask {
+        &self.mask
+    }
+
+    #[inline(always)]
     pub fn state(&self) -> State {
         match self.flow.version() {
             Some(version) if version == self.version => State::Current,

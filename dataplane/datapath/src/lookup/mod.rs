@@ -197,6 +197,10 @@ pub struct Table {
     random: u64,
     /// Where the search for dead flows goes on; None: no search under way.
     sweep: Option<usize>,
+    /// Flows put so far.
+    changes: u64,
+    /// The flow of all packets of the last burst, if they had one in common.
+    hot: u32,
 }
 
 impl Default for Table {
@@ -219,6 +223,8 @@ impl Table {
             ranked: Nanos::ZERO,
             random: 0,
             sweep: None,
+            changes: 0,
+            hot: NONE,
         }
     }
 
@@ -253,6 +259,11 @@ impl Table {
 
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Moves whenever a flow is put.
+    pub fn changes(&self) -> u64 {
+        self.changes
     }
 
     #[inline]
@@ -390,6 +401,7 @@ impl Table {
                 _ => self.take_out(index),
             };
         }
+        self.changes += 1;
         let index = self.slab.place();
         let slab = &self.slab;
         let key_of = |i: u32| slab.find(i).map(|e| e.flow.masked.words());

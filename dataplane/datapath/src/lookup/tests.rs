@@ -170,3 +170,23 @@ fn the_cache_ignores_what_changes_within_a_connection() {
     a.base.tp_src = 1u16.into();
     assert_ne!(hash(a), hash(key(5)));
 }
+
+#[test]
+fn the_subtable_of_most_packets_comes_first() {
+    let mut table = Table::default();
+    table.set_cache_use(CacheUse::Inverse(0));
+    for bits in 0..16u32 {
+        let mut m = mask(0);
+        m.0.base.nw_src = (1 << bits).into();
+        let mut k = key(0);
+        k.base.nw_src = (1 << bits).into();
+        table.insert(&Flow::new(&k, &m, None, Arc::default(), None), WorkerId(0));
+    }
+    let mut k = key(0);
+    k.base.nw_src = (1 << 9).into();
+    let probes = [probe(k); BURST];
+    let mut found = [NONE; BURST];
+    assert_eq!(table.lookup_burst(&probes, &mut found).tried, 10 * BURST as u64);
+    table.tick(Nanos::from_secs(5), 1);
+    assert_eq!(table.lookup_burst(&probes, &mut found).tried, BURST as u64);
+}

@@ -22,9 +22,16 @@ use crate::trace;
 
 impl Worker {
     /// A packet that no flow covered when its batch was looked up.
-    pub(super) fn miss(&mut self, packet: Packet, probe: &Probe, depth: u8, queue: Option<usize>) {
+    /// Flows have been put since, if the table's changes are not `changes`.
+    pub(super) fn miss(&mut self, packet: Packet, probe: &Probe, depth: u8, queue: Option<usize>, changes: u64) {
         // An earlier miss of the batch may have brought the flow.
-        let Some(packet) = self.try_hit(packet, probe, depth) else { return };
+        let packet = match self.table.changes() == changes {
+            true => packet,
+            false => match self.try_hit(packet, probe, depth) {
+                Some(packet) => packet,
+                None => return,
+            },
+        };
         if !self.may_ask(queue) {
             return self.defer(packet, probe, depth, queue);
         }

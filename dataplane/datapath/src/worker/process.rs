@@ -179,9 +179,10 @@ impl Worker {
     #[cold]
     fn run_missed(&mut self, depth: u8, queue: Option<usize>) {
         let mut missed = self.scratch.missed.take();
+        let changes = self.table.changes();
         for (m, packet) in missed.drain().enumerate() {
             let probe = self.scratch.probes[usize::from(self.scratch.missed_at[m])];
-            self.miss(packet, &probe, depth, queue);
+            self.miss(packet, &probe, depth, queue, changes);
         }
     }
 
