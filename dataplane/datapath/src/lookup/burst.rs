@@ -8,7 +8,7 @@ use super::cache::{Cache, next_index};
 use super::dpcls::{Classifier, Subtable};
 use super::entry::{Slab, State};
 use super::line::{NONE, tag_of};
-use super::{Ask, Probe, Table, Tally};
+use super::{Ask, CacheUse, Probe, Table, Tally};
 use crate::simd::{Simd, at_level, prefetch};
 
 /// Packets of a burst at most; as many bits as a bitmap has.
@@ -34,7 +34,11 @@ fn stages<S: Simd>(table: &mut Table, c: usize, burst: &mut Burst<'_>, ask: Ask)
     let n = burst.probes.len().min(burst.found.len()).min(BURST);
     let all = ((1u64 << n) - 1) as u32;
     let mut tally = Tally::default();
-    let mut todo = hot::<S>(table, c, burst, n, all, &mut tally);
+    // Who has set the cache to be used wants to see it used.
+    let mut todo = match ask == Ask::Nothing || table.cache_use == CacheUse::Adaptive {
+        true => hot::<S>(table, c, burst, n, all, &mut tally),
+        false => all,
+    };
     if ask != Ask::Nothing && todo != 0 {
         let asked = todo;
         todo = cached::<S>(&mut table.cache, &table.slab, burst, asked);
