@@ -54,3 +54,40 @@ pub fn resumed(p: &PacketIn, view: &View) -> Option<Frozen> {
         pause: false,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use fv_ofproto::{Ofproto, Settings};
+    use fv_openflow::action::Action;
+
+    use super::*;
+
+    #[test]
+    fn what_was_paused_comes_back_to_its_bridge_alone() {
+        let of = Ofproto::new(BridgeId(3), "br0", Settings::default(), fv_core::Nanos::ZERO);
+        let view = View::of([of.view()], 1);
+        let mut key = fv_flow::FlowKey::default();
+        key.pipe.regs[3] = 5;
+        let paused = Frozen {
+            bridge: BridgeId(3),
+            table: 0,
+            key,
+            stack: vec![Pushed { value: 5, n_bytes: 1 }, Pushed { value: u128::MAX, n_bytes: 16 }],
+            action_set: vec![Action::Group(1)],
+            actions: vec![Action::UnrollXlate { table: 9, cookie: 7 }, Action::Exit],
+            cookie: u64::MAX,
+            userdata: vec![],
+            pause: false,
+        };
+        let mut p = PacketIn { continuation: Some(Box::new(continuation(&paused, 4))), ..PacketIn::default() };
+        p.metadata.key = key;
+        assert_eq!(resumed(&p, &view), Some(paused));
+        assert_eq!(resumed(&p, &View::default()), None, "the bridge is gone");
+        let mut forged = p.clone();
+        if let Some(c) = &mut forged.continuation {
+            c.bridge = [9; 16];
+        }
+        assert_eq!(resumed(&forged, &view), None);
+        assert_eq!(resumed(&PacketIn::default(), &view), None, "nothing was paused");
+    }
+}

@@ -269,6 +269,8 @@ fn nicira(subtype: u32, v: Version, r: &mut Reader<'_>, cx: &DecodeCx) -> Result
         nxt::TLV_TABLE_MOD => Body::TlvTableMod(TlvTableMod::decode(r)?),
         nxt::TLV_TABLE_REQUEST => Body::TlvTableRequest,
         nxt::TLV_TABLE_REPLY => Body::TlvTableReply(TlvTableReply::decode(r)?),
+        // At least one property.
+        nxt::RESUME if r.is_empty() => return Err(OfError::BrcBadLen),
         nxt::RESUME => Body::Resume(Box::new(Resume { packet_in: PacketIn::decode_nxt2(v, r)? })),
         nxt::GROUP_MOD if v == Version::V10 => Body::GroupMod(Box::new(GroupMod::decode15(v, r)?)),
         nxt::FLOW_MONITOR_CANCEL if v < Version::V13 => Body::MonitorCancel(r.u32()?),
