@@ -191,6 +191,7 @@ fn staff(pmd: &Staffing, i: &mut DpInst) {
     }
     for w in i.dp.workers().iter().filter(|w| w.kind == WorkerKind::Poll) {
         w.limits.max_sleep_us.store(pmd.max_sleep_us(w.id.0), Ordering::Relaxed);
+        w.limits.sampled.store(pmd.spec.perf_metrics, Ordering::Relaxed);
         w.limits.flush_interval_us.store(pmd.spec.tx_flush_interval_us, Ordering::Relaxed);
     }
 }

@@ -27,6 +27,7 @@ pub use dp::{Deal, Dp, QueueInfo};
 pub use lookup::CacheUse;
 pub use usage::{INTERVALS, Usage};
 pub use worker::mailbox::{Ack, Mailbox, Waker};
+pub use worker::perf::{LogRules, Perf, Sample};
 pub use worker::stats::{CacheChoice, QueueStats, Snapshot, Stat, Why, WorkerStats};
 pub use worker::{TurnResult, Worker, WorkerHandle, WorkerLimits};
 

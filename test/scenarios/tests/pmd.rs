@@ -282,3 +282,43 @@ fn sleeping_is_configured_by_core() {
     }
     e.healthy(&["pmd-sleep-max"]);
 }
+
+// `pmd-perf-metrics`: histograms and histories, in the reference's columns.
+#[test]
+fn turns_are_sampled_on_demand() {
+    let [theirs, mine] = [Daemon::Reference, Daemon::Ours].map(|daemon| {
+        let e = env(daemon, &[("p0", ""), ("p1", "")]);
+        e.vsctl("set Open_vSwitch . other_config:pmd-cpu-mask=0x1 other_config:pmd-perf-metrics=true");
+        e.ofctl("add-flow br0 in_port=p0,actions=p1");
+        e.appctl("dpif-netdev/pmd-stats-clear");
+        inject(&e, "p0", 0, 7);
+        wait_until("packets", 20, || stat(&e.appctl("dpif-netdev/pmd-stats-show -pmd 0"), "packets received") == 7);
+        for (args, ok) in [("", true), ("on -b 3 -a 7 -us 100 -q 5 -e", true), ("off -ne", true), ("foo", false)] {
+            assert_eq!(e.run("ovs-appctl", &format!("dpif-netdev/pmd-perf-log-set {args}")).ok(), ok, "{args}");
+        }
+        e.appctl("dpif-netdev/pmd-perf-show -it 2 -ms 2")
+    });
+    // Numbers differ, and with them where the table ends; names, bins and their order do not.
+    let shape = |text: &str| -> Vec<String> {
+        let (_, table) = text.split_once("\nHistograms\n").expect("histograms");
+        let wall = |l: &str| {
+            let words: Vec<&str> = l.split_whitespace().collect();
+            match words.len() {
+                14 => words.iter().step_by(2).copied().collect::<Vec<_>>().join(" "),
+                _ if l.contains("cycles") || l.starts_with("---") => l.trim_end().to_string(),
+                n => n.to_string(),
+            }
+        };
+        table.lines().map(wall).collect()
+    };
+    assert_eq!(shape(&mine), shape(&theirs), "{mine}\n{theirs}");
+    // Seven packets in one column, whatever their turns.
+    let packets: u64 = mine
+        .lines()
+        .filter_map(|l| {
+            let w: Vec<&str> = l.split_whitespace().collect();
+            (w.len() == 14).then(|| w[2].parse::<u64>().ok()?.checked_mul(w[3].parse().ok()?)).flatten()
+        })
+        .sum();
+    assert_eq!(packets, 7, "{mine}");
+}

@@ -3,19 +3,28 @@
 use std::fmt::Write;
 
 use fv_core::Command;
-use fv_datapath::{Snapshot, Stat};
+use fv_datapath::{LogRules, Perf, Snapshot, Stat};
 
 use super::Ctx;
 use super::pmd::{Hits, args, header, poll_workers, ratio};
 use crate::datapaths::TICKS_PER_SECOND;
 
-pub const COMMANDS: &[Command<Ctx>] = &[Command {
-    name: "dpif-netdev/pmd-perf-show",
-    usage: Some("[-nh] [-it iter-history-len] [-ms ms-history-len] [-pmd core] [dp]"),
-    min: 0,
-    max: 8,
-    run: show,
-}];
+pub const COMMANDS: &[Command<Ctx>] = &[
+    Command {
+        name: "dpif-netdev/pmd-perf-show",
+        usage: Some("[-nh] [-it iter-history-len] [-ms ms-history-len] [-pmd core] [dp]"),
+        min: 0,
+        max: 8,
+        run: show,
+    },
+    Command {
+        name: "dpif-netdev/pmd-perf-log-set",
+        usage: Some("on|off [-b before] [-a after] [-e|-ne] [-us usec] [-q qlen]"),
+        min: 0,
+        max: 10,
+        run: log_set,
+    },
+];
 
 fn show(c: &mut Ctx, words: &[&str]) -> fv_core::Reply {
     let a = args(c, words)?;
@@ -27,8 +36,142 @@ fn show(c: &mut Ctx, words: &[&str]) -> fv_core::Reply {
         let _ =
             write!(out, "\nTime: {}\nMeasurement duration: {seconds:.3} s\n\n{}\n", time_of_day(wall.0), header(&w));
         overall(&s, seconds, &mut out);
+        // Sampled turns are the worker's own: it hands out a copy.
+        let Some(perf) = a.dp.dp.ask(w.id, |w| w.perf().cloned()).flatten() else { continue };
+        let length = |flag: &str| {
+            let at = a.rest.iter().position(|w| *w == flag)?;
+            a.rest.get(at + 1)?.parse::<usize>().ok()
+        };
+        if !a.rest.contains(&"-nh") {
+            histograms(&perf, &mut out);
+        }
+        turns(&perf, length("-it").unwrap_or(0), &mut out);
+        milliseconds(&perf, length("-ms").unwrap_or(0), &mut out);
     }
     Ok(out)
+}
+
+const COLUMNS: [&str; 7] =
+    ["cycles/it", "packets/it", "cycles/pkt", "pkts/batch", "max vhost qlen", "upcalls/it", "cycles/upcall"];
+
+fn row(out: &mut String, cells: impl Iterator<Item = String>) {
+    let cells: Vec<String> = cells.map(|c| format!("{c:<21}")).collect();
+    let _ = writeln!(out, "   {}", cells.join("  "));
+}
+
+fn histograms(p: &Perf, out: &mut String) {
+    out.push_str("\nHistograms\n");
+    row(out, COLUMNS.iter().map(|c| c.to_string()));
+    for bin in 0..p.histograms[0].bins.len() {
+        row(
+            out,
+            p.histograms.iter().map(|h| match h.walls[bin] {
+                u64::MAX => format!("{:<9} {:<11}", ">", h.bins[bin]),
+                wall => format!("{wall:<9} {:<11}", h.bins[bin]),
+            }),
+        );
+    }
+    let t = &p.total;
+    if t.turns == 0 {
+        return;
+    }
+    let _ = writeln!(out, "{}", "-".repeat(154));
+    row(out, COLUMNS.iter().map(|c| c.trim_start_matches("max ").to_string()));
+    let whole = |a, b| format!("{:.0}", ratio(a, b));
+    let parts = |a, b| format!("{:.5}", ratio(a, b));
+    let cells = [
+        whole(t.ticks, t.turns),
+        parts(t.packets, t.turns),
+        whole(t.ticks, t.packets),
+        parts(t.packets, t.bursts),
+        parts(t.queued, t.turns),
+        parts(t.upcalls, t.turns),
+        whole(t.upcall_ticks, t.upcalls),
+    ];
+    row(out, cells.into_iter());
+}
+
+fn per(a: u64, b: u64) -> u64 {
+    a.checked_div(b).unwrap_or(0)
+}
+
+fn turns(p: &Perf, n: usize, out: &mut String) {
+    if n == 0 {
+        return;
+    }
+    out.push_str(
+        "\n   iter                cycles       packets      cycles/pkt   pkts/batch   vhost qlen   upcalls      cycles/upcall\n",
+    );
+    for s in p.last_turns(n) {
+        let cells = [
+            s.ticks,
+            s.packets,
+            per(s.ticks, s.packets),
+            per(s.packets, s.bursts),
+            s.queued,
+            s.upcalls,
+            per(s.upcall_ticks, s.upcalls),
+        ];
+        let _ = writeln!(out, "   {:<17}   {}", s.at, cells.map(|c| format!("{c:<11}")).join("  "));
+    }
+}
+
+fn milliseconds(p: &Perf, n: usize, out: &mut String) {
+    if n == 0 {
+        return;
+    }
+    out.push_str(
+        "\n   ms             iterations   cycles/it    Kpps         cycles/pkt   pkts/batch   vhost qlen   upcalls      cycles/upcall\n",
+    );
+    for s in p.last_ms(n) {
+        // Packets of a millisecond are thousands a second.
+        let cells = [
+            s.turns,
+            per(s.ticks, s.turns),
+            s.packets,
+            per(s.ticks, s.packets),
+            per(s.packets, s.bursts),
+            s.queued,
+            s.upcalls,
+            per(s.upcall_ticks, s.upcalls),
+        ];
+        let _ = writeln!(out, "   {:<12}   {}", s.at, cells.map(|c| format!("{c:<11}")).join("  "));
+    }
+}
+
+const LOG_USAGE: &str =
+    "Usage: ovs-appctl dpif-netdev/pmd-perf-log-set [on|off] [-b before] [-a after] [-e|-ne] [-us usec] [-q qlen]";
+
+/// Which turns of sampled workers are told to the log.
+fn log_set(c: &mut Ctx, words: &[&str]) -> fv_core::Reply {
+    let (mut on, mut us) = (false, 250);
+    let mut rules = LogRules { before: 5, after: 5, extend: false, ticks: 0, queued: 128 };
+    let mut words = words.iter();
+    while let Some(w) = words.next() {
+        let mut number = |max: u64| -> Result<u64, String> {
+            let n = words.next().and_then(|n| n.parse::<u64>().ok());
+            n.map(|n| n.min(max)).ok_or_else(|| LOG_USAGE.to_string())
+        };
+        match *w {
+            "on" => on = true,
+            "off" => on = false,
+            "-e" => rules.extend = true,
+            "-ne" => rules.extend = false,
+            "-b" => rules.before = number(100)? as usize,
+            "-a" => rules.after = number(100)? as usize,
+            "-us" => us = number(1_000_000)?,
+            "-q" => rules.queued = number(u64::MAX)?,
+            _ => return Err(LOG_USAGE.into()),
+        }
+    }
+    rules.ticks = us * (TICKS_PER_SECOND / 1_000_000);
+    let rules = on.then_some(rules);
+    for (_, i) in c.engine.world.dps.iter() {
+        for w in poll_workers(i, None) {
+            i.dp.ask(w.id, move |w| w.perf().into_iter().for_each(|p| p.set_log(rules)));
+        }
+    }
+    Ok(String::new())
 }
 
 fn seconds(ticks: u64) -> f64 {

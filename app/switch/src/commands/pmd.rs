@@ -164,6 +164,7 @@ fn stats_clear(c: &mut Ctx, words: &[&str]) -> fv_core::Reply {
     for w in a.dp.dp.workers() {
         if a.core.is_none_or(|core| core == w.id.0 && w.kind == WorkerKind::Poll) {
             w.clear_stats();
+            a.dp.dp.ask(w.id, |w| w.perf().into_iter().for_each(|p| p.clear()));
         }
     }
     Ok(String::new())

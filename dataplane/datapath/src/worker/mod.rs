@@ -5,6 +5,7 @@ pub mod adapt;
 mod budget;
 pub mod mailbox;
 mod miss;
+pub mod perf;
 mod process;
 mod ready;
 pub mod rxq;
@@ -14,7 +15,7 @@ pub mod work;
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use fv_core::{DpPort, Nanos};
@@ -26,6 +27,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use self::budget::Pace;
 use self::mailbox::{Mail, Mailbox, Msg};
+use self::perf::{Perf, Sample};
 use self::process::Scratch;
 use self::ready::ReadySet;
 use self::rxq::Rxq;
@@ -94,6 +96,8 @@ pub struct WorkerLimits {
     pub max_sleep_us: AtomicU32,
     /// How long packets may wait for others that go the same way.
     pub flush_interval_us: AtomicU32,
+    /// `pmd-perf-metrics`: turns are sampled.
+    pub sampled: AtomicBool,
 }
 
 /// What a turn did.
@@ -103,6 +107,7 @@ pub struct TurnResult {
     pub packets: usize,
     /// Packets of the largest burst.
     pub most: usize,
+    pub bursts: usize,
     /// Messages taken.
     pub messages: usize,
     /// There is more to do without any new packet: do not sleep.
@@ -147,6 +152,7 @@ pub struct Worker {
     ticks: fn() -> u64,
     /// When the last turn ended, in ticks.
     turn_end: Option<u64>,
+    perf: Option<Box<Perf>>,
 }
 
 impl Worker {
@@ -183,6 +189,7 @@ impl Worker {
             pressed: false,
             ticks,
             turn_end: None,
+            perf: None,
         }
     }
 
@@ -194,6 +201,7 @@ impl Worker {
         self.idle_until(start);
         let mut result = self.begin(now);
         self.fill_buckets(now, start);
+        let before_turn = self.sampling();
         let mut queues = self.queues_to_poll();
         let asked = self.ready.is_some();
         let mut before = 0;
@@ -202,6 +210,7 @@ impl Worker {
                 let got = self.poll(*q);
                 result.packets += got;
                 result.most = result.most.max(got);
+                result.bursts += usize::from(got > 0);
                 // Whether a short burst was the last one, the next turn's look tells for less.
                 !asked || got == BATCH_MAX
             });
@@ -220,7 +229,41 @@ impl Worker {
         let end = (self.ticks)();
         self.turn_end = Some(end);
         self.env.stats.add(if idle { Stat::IdleTicks } else { Stat::BusyTicks }, end.wrapping_sub(start));
+        if let Some(before) = before_turn {
+            self.sample(now, &result, end.wrapping_sub(start), before);
+        }
         result
+    }
+
+    /// Upcalls and their ticks so far, if turns are sampled.
+    fn sampling(&mut self) -> Option<(u64, u64)> {
+        if !self.handle.limits.sampled.load(Ordering::Relaxed) {
+            self.perf = None;
+            return None;
+        }
+        self.perf.get_or_insert_default();
+        Some((self.env.stats.value(Stat::Missed), self.env.stats.value(Stat::UpcallTicks)))
+    }
+
+    fn sample(&mut self, now: Nanos, turn: &TurnResult, ticks: u64, before: (u64, u64)) {
+        let Some(perf) = &mut self.perf else { return };
+        let (upcalls, upcall_ticks) = before;
+        let queued = self.queues.iter().filter_map(|q| q.rx.len_hint()).max().unwrap_or(0);
+        let sample = Sample {
+            ticks,
+            packets: turn.packets as u64,
+            bursts: turn.bursts as u64,
+            upcalls: self.env.stats.value(Stat::Missed).wrapping_sub(upcalls),
+            upcall_ticks: self.env.stats.value(Stat::UpcallTicks).wrapping_sub(upcall_ticks),
+            queued: queued.into(),
+            ..Sample::default()
+        };
+        perf.turn(now, sample);
+    }
+
+    /// What was sampled, while turns are.
+    pub fn perf(&mut self) -> Option<&mut Perf> {
+        self.perf.as_deref_mut()
     }
 
     /// Only one that never sleeps comes back in time to send what it holds.
