@@ -158,7 +158,10 @@ impl Ctx<'_> {
     fn follow(&mut self, rule: RuleRef) {
         let actions = rule.actions.clone();
         let old = self.rule.replace(rule);
+        // What a bucket leads to is no longer the group's doing.
+        let in_group = std::mem::take(&mut self.in_group);
         self.do_actions(&actions.0);
+        self.in_group = in_group;
         self.rule = old;
     }
 
@@ -166,7 +169,9 @@ impl Ctx<'_> {
     pub fn follow_aside(&mut self, rule: RuleRef) {
         let actions = rule.actions.clone();
         let old = self.rule.replace(rule);
+        let in_group = std::mem::take(&mut self.in_group);
         self.clone_actions(&actions.0);
+        self.in_group = in_group;
         self.rule = old;
     }
 

@@ -67,6 +67,21 @@ fn traces_and_masks() {
     ));
 }
 
+/// Only what a bucket sends itself is sent by a group.
+#[test]
+fn why_a_controller_gets_a_packet() {
+    same(&with_bridge(
+        "
+        ofctl -O OpenFlow15 add-group br0 group_id=1,type=all,bucket=actions=controller,bucket=actions=resubmit(,1),bucket=actions=clone(controller)
+        ofctl -O OpenFlow13 add-flow br0 in_port=1,ip,actions=group:1
+        ofctl -O OpenFlow13 add-flow br0 in_port=2,ip,actions=write_actions(group:1)
+        ofctl -O OpenFlow13 add-flow br0 table=1,actions=CONTROLLER:64
+        appctl ofproto/trace br0 in_port=1,tcp
+        appctl ofproto/trace br0 in_port=2,tcp
+        ",
+    ));
+}
+
 #[test]
 fn flows_stay() {
     same(&with_bridge(&format!(
