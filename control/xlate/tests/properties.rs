@@ -373,6 +373,7 @@ fn arbitrary_keys_are_translated() {
             }
             k.dp.base.in_port = 1 + r.below(5) as u32;
             if n % 2 == 0 {
+                k.dp.misc.packet_type = 0;
                 k.dp.base.dl_type = r.of(&[0x0800, 0x86dd, 0x0806, 0x8847, 0x8100]).into();
             }
             let out = run(&view, k, None);
