@@ -283,9 +283,16 @@ impl Ofproto {
     }
 
     pub(crate) fn finish(&mut self, now: Nanos, steps: Vec<Step>) {
-        self.note_events(&steps);
         self.settle_rules(&steps, now);
-        self.follow_learners(&steps, now);
+        let mut more = self.follow_learners(&steps);
+        let mut all = steps;
+        // What goes with the rules that taught it may itself have taught.
+        while !more.is_empty() {
+            self.settle_rules(&more, now);
+            let next = self.follow_learners(&more);
+            all.extend(std::mem::replace(&mut more, next));
+        }
+        self.note_events(&all);
     }
 
     pub(crate) fn settle_rules(&mut self, steps: &[Step], now: Nanos) {

@@ -220,9 +220,9 @@ impl Ofproto {
         Ok(())
     }
 
-    /// Takes notice of flows that came and went: counts of limited families, and flows that go with
-    /// the last of those that taught them.
-    pub(crate) fn follow_learners(&mut self, steps: &[Step], now: Nanos) {
+    /// Takes notice of flows that came and went: counts of limited families. Flows go with the last of
+    /// those that taught them; the steps that took them out.
+    pub(crate) fn follow_learners(&mut self, steps: &[Step]) -> Vec<Step> {
         let mut orphans = Vec::new();
         for s in steps {
             match s {
@@ -233,9 +233,6 @@ impl Ofproto {
         }
         self.count_families();
         orphans.retain(|f| !self.teachers.contains_key(f));
-        if orphans.is_empty() {
-            return;
-        }
         let mut more = Vec::new();
         for (cookie, table) in orphans {
             let all = Criteria {
@@ -251,8 +248,7 @@ impl Ofproto {
                 self.remove_step(r, Some(FlowRemovedReason::Delete), &mut more);
             }
         }
-        // What goes may itself have taught.
-        self.finish(now, more);
+        more
     }
 
     fn learner(&mut self, r: &RuleRef, added: bool, orphans: &mut Vec<Family>) {
