@@ -315,11 +315,10 @@ fn initial_mask(key: &FlowKey) -> FlowMask {
     m
 }
 
-/// Whether the port's configuration drops what it receives. Bridge protocol frames have a bit of
-/// their own.
+/// Whether the port's configuration drops what it receives: everything, as from OpenFlow 1.1 on, or
+/// bridge protocol frames.
 pub(crate) fn no_recv(p: &PortView, dl_dst: [u8; 6]) -> bool {
-    let bit = if dl_dst == STP_ADDR { PortConfig::NO_RECV_STP } else { PortConfig::NO_RECV };
-    p.config.has(bit)
+    p.config.has(PortConfig::NO_RECV) || dl_dst == STP_ADDR && p.config.has(PortConfig::NO_RECV_STP)
 }
 
 impl Ctx<'_> {

@@ -79,6 +79,10 @@ impl Ctx<'_> {
             self.note(Kind::Warn, |_| "disallowed VLAN VID for this input port, dropping".into());
             return;
         }
+        if tags.0[0].tpid != 0 && tags.0[0].vid == 0 {
+            // Its priority may decide whether it stays: now, or when the destination is known.
+            self.see_tag(0, PCP);
+        }
         let inside = inside_tags(&in_bundle, tags);
         let vlan = inside.0[0].vid;
         if in_idx != usize::MAX && is_reserved(flow_dst) && !self.br.forward_bpdu {

@@ -21,6 +21,7 @@ fn normal_and_packets_from_controllers() {
         appctl fdb/show br0
         ofctl mod-port br0 p1 no-receive
         ofctl packet-out br0 in_port=1,packet={TCP},actions=3
+        appctl ofproto/trace br0 in_port=1,dl_dst=01:80:c2:00:00:00
         ofctl mod-port br0 p1 receive
         ofctl -O OpenFlow10 dump-ports br0 p3
         # Translation fails: an error, and nothing is counted.
