@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use fv_config::{IfaceSpec, PmdSpec, RxqAssign};
 use fv_core::{DpPort, Nanos};
-use fv_datapath::{Deal, Dp, Limits, Policy, Rules, WorkerKind};
+use fv_datapath::{Deal, Dp, Limits, LogRules, Policy, Rules, WorkerKind};
 use fv_dpif::{Datapath, WorkerId};
 use fv_netdev::Polling;
 
@@ -92,6 +92,8 @@ fn cores_of(mask: &str) -> Vec<i32> {
 pub struct Staffing {
     pub spec: PmdSpec,
     pub topology: Topology,
+    /// What workers that start are told to log.
+    pub perf_log: Option<LogRules>,
     /// Settings have been told to the log.
     told: bool,
 }
@@ -191,6 +193,10 @@ fn staff(pmd: &Staffing, i: &mut DpInst) {
     }
     for w in i.dp.workers().iter().filter(|w| w.kind == WorkerKind::Poll) {
         w.limits.max_sleep_us.store(pmd.max_sleep_us(w.id.0), Ordering::Relaxed);
+        if poll_added > 0 && pmd.perf_log.is_some() {
+            let rules = pmd.perf_log;
+            i.dp.ask(w.id, move |w| w.set_perf_log(rules));
+        }
         w.limits.sampled.store(pmd.spec.perf_metrics, Ordering::Relaxed);
         w.limits.flush_interval_us.store(pmd.spec.tx_flush_interval_us, Ordering::Relaxed);
     }
@@ -317,7 +323,7 @@ mod tests {
 
     fn staffing(dummy: &str, mask: Option<&str>) -> Staffing {
         let spec = PmdSpec { cpu_mask: mask.map(Into::into), ..PmdSpec::default() };
-        Staffing { spec, topology: Topology::of(Some(dummy)), told: true }
+        Staffing { spec, topology: Topology::of(Some(dummy)), ..Staffing::default() }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Ports, workers, assignment and rules change at random under traffic: nothing crashes, nothing stalls,
 //! and every packet that came in is accounted for. 20 seconds; ten minutes in the long form.
+// UP-40, UP-46: there are more workers than transmit queues.
 
 mod common;
 

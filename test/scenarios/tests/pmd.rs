@@ -322,3 +322,13 @@ fn turns_are_sampled_on_demand() {
         .sum();
     assert_eq!(packets, 7, "{mine}");
 }
+
+// A turn that is too long is told to the log, also by workers that start after the command.
+#[test]
+fn suspicious_turns_are_logged() {
+    let e = ours(&[("p0", ""), ("p1", "")]);
+    e.appctl("dpif-netdev/pmd-perf-log-set on -b 1 -a 1 -us 0");
+    e.vsctl("set Open_vSwitch . other_config:pmd-cpu-mask=0x2 other_config:pmd-perf-metrics=true");
+    wait_until("a line in the log", 20, || e.log().contains("WARN|Suspicious iteration (Excessive total cycles)"));
+    e.appctl("dpif-netdev/pmd-perf-log-set off");
+}

@@ -168,9 +168,10 @@ fn log_set(c: &mut Ctx, words: &[&str]) -> fv_core::Reply {
     let rules = on.then_some(rules);
     for (_, i) in c.engine.world.dps.iter() {
         for w in poll_workers(i, None) {
-            i.dp.ask(w.id, move |w| w.perf().into_iter().for_each(|p| p.set_log(rules)));
+            i.dp.ask(w.id, move |w| w.set_perf_log(rules));
         }
     }
+    c.engine.world.dps.pmd.perf_log = rules;
     Ok(String::new())
 }
 

@@ -27,7 +27,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use self::budget::Pace;
 use self::mailbox::{Mail, Mailbox, Msg};
-use self::perf::{Perf, Sample};
+use self::perf::{LogRules, Perf, Sample};
 use self::process::Scratch;
 use self::ready::ReadySet;
 use self::rxq::Rxq;
@@ -153,6 +153,7 @@ pub struct Worker {
     /// When the last turn ended, in ticks.
     turn_end: Option<u64>,
     perf: Option<Box<Perf>>,
+    perf_log: Option<LogRules>,
 }
 
 impl Worker {
@@ -190,6 +191,7 @@ impl Worker {
             ticks,
             turn_end: None,
             perf: None,
+            perf_log: None,
         }
     }
 
@@ -241,7 +243,12 @@ impl Worker {
             self.perf = None;
             return None;
         }
-        self.perf.get_or_insert_default();
+        let rules = self.perf_log;
+        self.perf.get_or_insert_with(|| {
+            let mut perf = Box::<Perf>::default();
+            perf.set_log(rules);
+            perf
+        });
         Some((self.env.stats.value(Stat::Missed), self.env.stats.value(Stat::UpcallTicks)))
     }
 
@@ -259,6 +266,12 @@ impl Worker {
             ..Sample::default()
         };
         perf.turn(now, sample);
+    }
+
+    /// Which sampled turns are told to the log, now and whenever turns are sampled.
+    pub fn set_perf_log(&mut self, rules: Option<LogRules>) {
+        self.perf_log = rules;
+        self.perf.iter_mut().for_each(|p| p.set_log(rules));
     }
 
     /// What was sampled, while turns are.

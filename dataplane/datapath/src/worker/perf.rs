@@ -10,6 +10,9 @@ pub const BINS: usize = 32;
 /// Turns and milliseconds that are remembered.
 pub const HISTORY: usize = 1000;
 
+/// Between two turns that are told to the log.
+const LOG_GAP: Nanos = Nanos::from_ms(100);
+
 /// Upper ends of all bins but the last, which has none: even steps, or even factors.
 const fn linear(min: u64, max: u64) -> [u64; BINS] {
     let mut walls = [u64::MAX; BINS];
@@ -226,6 +229,8 @@ pub struct Perf {
     log: Option<LogRules>,
     /// Turns until the log is written, and why it will be.
     log_in: Option<(usize, u64, &'static str)>,
+    /// Nothing is logged before.
+    quiet_until: Nanos,
 }
 
 impl Default for Perf {
@@ -242,6 +247,7 @@ impl Default for Perf {
             current_ms: Sample::default(),
             log: None,
             log_in: None,
+            quiet_until: Nanos::ZERO,
         }
     }
 }
@@ -275,7 +281,7 @@ impl Perf {
             self.current_ms = Sample { at: ms, ..Sample::default() };
         }
         self.current_ms.add(&s);
-        self.suspect(&s);
+        self.suspect(now, &s);
     }
 
     /// The last turns, newest first; those that never were are zero.
@@ -296,7 +302,7 @@ impl Perf {
         *self = Perf { log: self.log, ..Perf::default() };
     }
 
-    fn suspect(&mut self, s: &Sample) {
+    fn suspect(&mut self, now: Nanos, s: &Sample) {
         let Some(rules) = self.log else { return };
         let why = match () {
             () if s.ticks > rules.ticks => Some("Excessive total cycles"),
@@ -304,13 +310,14 @@ impl Perf {
             () => None,
         };
         match (&mut self.log_in, why) {
-            (None, Some(why)) => self.log_in = Some((rules.after, s.at, why)),
+            (None, Some(why)) if now >= self.quiet_until => self.log_in = Some((rules.after, s.at, why)),
             (Some((left, ..)), Some(_)) if rules.extend => *left = rules.after,
             (Some((left, ..)), _) => *left = left.saturating_sub(1),
-            (None, None) => {}
+            (None, _) => {}
         }
         if let Some((0, at, why)) = self.log_in {
             self.log_in = None;
+            self.quiet_until = now + LOG_GAP;
             log::warn!(target: "pmd_perf", "Suspicious iteration ({why}): iter={at}\n{}", self.around(at, &rules));
         }
     }
