@@ -7,6 +7,7 @@ use arc_swap::ArcSwap;
 use fv_core::{Clock, Nanos};
 use fv_datapath::Dp;
 use fv_dpif::Datapath;
+use fv_ofproto::meter::Meters;
 use fv_ofproto::packet_in::PacketInQueue;
 use fv_ofproto::view::{BridgeId, BridgeView, SharedView, View};
 use fv_rpc::Waker;
@@ -22,6 +23,8 @@ pub struct DpInst {
     pub view: SharedView,
     pub threads: Threads,
     views: BTreeMap<BridgeId, Arc<BridgeView>>,
+    /// What the datapath has been given.
+    meters: Vec<Arc<Meters>>,
     seq: u64,
 }
 
@@ -37,8 +40,19 @@ impl DpInst {
 
     pub fn publish(&mut self) {
         self.seq += 1;
+        self.set_meters();
         self.view.store(Arc::new(View::of(self.views.values().cloned(), self.seq)));
         self.slowpath.model_changed();
+    }
+
+    /// Gives the datapath the meters of all bridges, before programs come that name them.
+    fn set_meters(&mut self) {
+        let now: Vec<Arc<Meters>> = self.views.values().map(|v| v.meters.clone()).collect();
+        let same = now.len() == self.meters.len() && now.iter().zip(&self.meters).all(|(a, b)| Arc::ptr_eq(a, b));
+        if !same {
+            self.dp.set_meters(now.iter().flat_map(|m| m.values()).map(|m| m.running.clone()));
+            self.meters = now;
+        }
     }
 
     pub fn bridge_count(&self) -> usize {
@@ -100,7 +114,7 @@ impl Datapaths {
             main.mailbox.set_waker(Box::new(move || waker.wake()));
         }
         let threads = Threads::start(self.clock.clone(), dp.clone(), slowpath.clone(), self.latency.clone())?;
-        Ok(DpInst { dp, slowpath, view, threads, views: BTreeMap::new(), seq: 0 })
+        Ok(DpInst { dp, slowpath, view, threads, views: BTreeMap::new(), meters: Vec::new(), seq: 0 })
     }
 
     pub fn find(&self, kind: &str) -> Option<&DpInst> {

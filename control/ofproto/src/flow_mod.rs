@@ -18,9 +18,6 @@ use crate::tables::{N_TABLES, N_VISIBLE_TABLES, TABLE_INTERNAL};
 /// Ports that can be named in actions end here.
 pub(crate) const MAX_PORTS: u32 = 0xff00;
 
-/// Whether meters are carried out: until they are, no flow may use them.
-pub(crate) const METERS_RUN: bool = false;
-
 /// Which flows a request is about.
 pub(crate) struct Criteria<'a> {
     pub table: u8,
@@ -337,7 +334,7 @@ impl Ofproto {
                 Action::Group(id) if !self.groups.contains_key(id) => {
                     return Err(OfError::BacBadOutGroup);
                 }
-                Action::Meter(id) if !METERS_RUN || !self.meters.contains_key(id) => {
+                Action::Meter(id) if !self.meters.contains_key(id) => {
                     return Err(OfError::MmfcInvalidMeter);
                 }
                 Action::GotoTable(t) => {

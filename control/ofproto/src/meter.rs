@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use fv_core::Nanos;
+use fv_dpif::{MeterBand, MeterId, MeterUnit};
 use fv_openflow::OfError;
 use fv_openflow::msg::flow::FlowRemovedReason;
 use fv_openflow::msg::meter::*;
@@ -10,7 +11,6 @@ use hashbrown::HashMap;
 
 use crate::bridge::Ofproto;
 use crate::dump::duration;
-use crate::group::Counter;
 use crate::users::Target;
 
 /// Meters of one bridge, and bands of one meter, as the reference's datapath has them.
@@ -23,20 +23,23 @@ const BAND_TYPES: u32 = 1 << 1;
 /// All meters of a bridge, by number, the virtual ones included.
 pub type Meters = HashMap<u32, Arc<Meter>>;
 
-/// One meter. A modification makes a new one with the old counters.
+/// One meter. A modification makes a new one.
 #[derive(Debug)]
 pub struct Meter {
     pub config: MeterConfig,
     pub created: Nanos,
-    /// All packets, and what each band took. Credited from any thread.
-    pub stats: Arc<Counter>,
-    pub bands: Vec<Counter>,
+    /// What limits and counts, as the datapath runs it.
+    pub running: Arc<fv_dpif::Meter>,
 }
 
 impl Meter {
-    fn new(config: &MeterConfig, created: Nanos) -> Meter {
-        let bands = config.bands.iter().map(|_| Counter::default()).collect();
-        Meter { config: config.clone(), created, stats: Arc::default(), bands }
+    fn new(config: &MeterConfig, id: Arc<MeterId>, created: Nanos, now: Nanos) -> Meter {
+        let unit = if config.flags.has(MeterFlags::PKTPS) { MeterUnit::Packets } else { MeterUnit::Kilobits };
+        // A burst that the flags do not announce is not meant.
+        let burst = |b: &Band| if config.flags.has(MeterFlags::BURST) { b.burst } else { 0 };
+        let bands: Vec<MeterBand> = config.bands.iter().map(|b| MeterBand { rate: b.rate, burst: burst(b) }).collect();
+        let running = Arc::new(fv_dpif::Meter::new(id, unit, &bands, now));
+        Meter { config: config.clone(), created, running }
     }
 }
 
@@ -80,10 +83,11 @@ impl Ofproto {
                 Arc::make_mut(&mut self.meters)
             }
         };
-        let mut new = Meter::new(&m.config, now);
-        if let Some(old) = meters.get(&id) {
-            (new.created, new.stats) = (old.created, old.stats.clone());
-        }
+        let new = match meters.get(&id) {
+            // Programs that name it mean the new one at once.
+            Some(old) => Meter::new(&m.config, old.running.id().clone(), old.created, now),
+            None => Meter::new(&m.config, MeterId::allocate(), now, now),
+        };
         meters.insert(id, Arc::new(new));
         self.view_dirty = true;
         Ok(())
@@ -105,9 +109,8 @@ impl Ofproto {
 
     pub(crate) fn meter_stats(&self, id: u32, now: Nanos) -> Result<Vec<MeterStats>, OfError> {
         let one = |m: &Arc<Meter>| {
-            let (packets, bytes) = m.stats.read();
+            let ((packets, bytes), bands) = m.running.counts();
             let (duration_s, duration_ns) = duration(now.saturating_sub(m.created));
-            let bands = m.bands.iter().map(Counter::read).collect();
             let meter_id = m.config.meter_id;
             MeterStats {
                 meter_id,

@@ -98,6 +98,12 @@ impl Ctx<'_> {
                 // A group that waits for a hash is asked again.
                 self.unroll(std::slice::from_ref(a));
             }
+            Action::Meter(id) => {
+                // One that is gone limits nothing.
+                if let Some(m) = self.br.meters.get(id) {
+                    self.out.push(fv_dpif::DpAction::Meter(m.running.id().number()));
+                }
+            }
             Action::Resubmit(r) => self.resubmit(r),
             Action::GotoTable(t) => {
                 let port = self.in_port();

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use fv_core::{Clock, DpPort, Nanos, Ufid};
 use fv_dpif::{
-    Datapath, DpError, DpPortInfo, DpStats, DropReason, FlowDump, FlowPut, FlowStats, Program, UpcallHandler, WorkerId,
+    Datapath, DpError, DpPortInfo, DpStats, DropReason, FlowDump, FlowPut, FlowStats, Meter, Program, UpcallHandler,
+    WorkerId,
 };
 use fv_flow::DpKey;
 use fv_netdev::{Device, PortStats};
@@ -81,6 +82,19 @@ impl Dp {
             executions: Mutex::default(),
             gone: Mutex::default(),
         })
+    }
+
+    /// The meters that programs may name, instead of those before.
+    pub fn set_meters(&self, meters: impl IntoIterator<Item = Arc<Meter>>) {
+        let mut by_number: Vec<Option<Arc<Meter>>> = Vec::new();
+        for m in meters {
+            let n = m.id().number() as usize;
+            if n >= by_number.len() {
+                by_number.resize(n + 1, None);
+            }
+            by_number[n] = Some(m);
+        }
+        self.shared.meters.store(Arc::new(by_number));
     }
 
     // Ports.

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use fv_dpif::UpcallHandler;
+use arc_swap::ArcSwap;
+use fv_dpif::{Meter, UpcallHandler};
 use parking_lot::RwLock;
 
 use crate::registry::Registry;
@@ -13,6 +14,8 @@ pub struct Shared {
     /// The datapath's name.
     pub name: String,
     pub registry: Registry,
+    /// By number.
+    pub meters: ArcSwap<Vec<Option<Arc<Meter>>>>,
     handler: RwLock<Option<Arc<dyn UpcallHandler>>>,
     /// Moves with each change of the handler, so that workers look at the lock only then.
     handler_seq: AtomicU32,

@@ -6,10 +6,12 @@
 pub mod action;
 pub mod drop;
 pub mod flow;
+pub mod meter;
 pub mod text;
 pub mod upcall;
 
 pub use action::{DpAction, Program, Userspace};
 pub use drop::DropReason;
 pub use flow::{Datapath, DpError, DpPortInfo, DpStats, FlowDump, FlowPut, FlowStats, WorkerId};
+pub use meter::{Meter, MeterBand, MeterId, MeterUnit};
 pub use upcall::{UpcallHandler, Verdict};

@@ -22,6 +22,7 @@ use fv_core::{DpPort, Nanos, RecircId};
 use fv_dpif::{DpAction, DropReason, Program, UpcallHandler, WorkerId};
 use fv_packet::Packet;
 
+use crate::shared::Shared;
 use crate::worker::stats::{Stat, WorkerStats};
 use crate::worker::tx::TxPorts;
 use crate::worker::work::{Job, WorkList};
@@ -87,6 +88,7 @@ fn nesting(actions: &[DpAction]) -> usize {
 
 /// What running programs needs of its worker.
 pub struct Env {
+    pub shared: Arc<Shared>,
     pub worker: WorkerId,
     pub now: Nanos,
     pub handler: Option<Arc<dyn UpcallHandler>>,
@@ -196,7 +198,7 @@ impl Env {
             DpAction::Hash(algorithm) => hash::hash(&mut packet, *algorithm, self.vlan_limit),
             DpAction::Ct(ct) => ct::ct(&mut packet, ct),
             DpAction::CtClear => ct::clear(&mut packet),
-            DpAction::Meter(meter) => meter::meter(&mut packet, *meter),
+            DpAction::Meter(meter) => meter::meter(&mut packet, *meter, &self.shared, self.now),
             DpAction::Trunc(max_len) => {
                 packet.meta_mut().trunc_len = *max_len;
                 Ok(())

@@ -161,6 +161,7 @@ impl Worker {
     pub(crate) fn new(handle: WorkerHandle, shared: Arc<Shared>, ticks: fn() -> u64) -> Worker {
         let index = handle.index;
         let env = Env {
+            shared: shared.clone(),
             worker: handle.id,
             now: Nanos::ZERO,
             handler: None,
