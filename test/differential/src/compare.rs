@@ -52,7 +52,8 @@ pub fn differences(case: &Case, reference: &Account, ours: &Account) -> Vec<Diff
         let by_priority = |t: &str| t.contains("vid=0,") || t.contains("dl_vlan=0,");
         if a != b && (priority_tags || by_priority(&a) || by_priority(&b)) {
             (a, b) = (blank(&a, "pcp=", ",) "), blank(&b, "pcp=", ",) "));
-            (a, b) = (a.replace(",dl_vlan_pcp=?", ""), b.replace(",dl_vlan_pcp=?", ""));
+            let without = |t: &str| t.replace(",dl_vlan_pcp=?", "").replace(",pcp=?", "");
+            (a, b) = (without(&a), without(&b));
         }
         if a != b && cuts {
             (a, b) = (without_cuts(what, &a), without_cuts(what, &b));
