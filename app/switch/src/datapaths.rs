@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use fv_core::{Clock, Nanos};
-use fv_datapath::Dp;
+use fv_datapath::{CacheUse, Dp};
 use fv_dpif::Datapath;
 use fv_ofproto::meter::Meters;
 use fv_ofproto::packet_in::PacketInQueue;
@@ -70,6 +70,7 @@ pub struct Datapaths {
     /// Tags that are parsed of a packet.
     pub(crate) vlan_limit: u8,
     restore_wait: bool,
+    cache_use: CacheUse,
     pub(crate) pmd: Staffing,
     pub(crate) insts: BTreeMap<String, DpInst>,
 }
@@ -84,6 +85,7 @@ impl Datapaths {
             latency: Arc::new(LatencyHold::new()),
             vlan_limit: 1,
             restore_wait: false,
+            cache_use: CacheUse::default(),
             pmd: Staffing::default(),
             insts: BTreeMap::new(),
         }
@@ -108,6 +110,7 @@ impl Datapaths {
         slowpath.set_restore_wait(self.restore_wait);
         dp.set_upcall_handler(Some(slowpath.clone()));
         dp.set_vlan_limit(self.vlan_limit);
+        dp.set_cache_use(self.cache_use);
         self.pmd.configure(&dp, self.clock.now());
         if let Some(main) = dp.workers().into_iter().next() {
             let waker = self.waker.clone();
@@ -153,6 +156,33 @@ impl Datapaths {
             i.dp.set_vlan_limit(self.vlan_limit);
         }
         self.staff();
+    }
+
+    /// `emc-insert-inv-prob` and `smc-enable`, where they are set.
+    pub fn configure_cache(&mut self, other_config: &BTreeMap<String, String>) {
+        let inverse = other_config.get("emc-insert-inv-prob").and_then(|n| n.parse::<u32>().ok());
+        let always = other_config.get("smc-enable").is_some_and(|s| s == "true");
+        let wanted = match inverse {
+            _ if always => CacheUse::Always,
+            Some(n) => CacheUse::Inverse(n),
+            None => CacheUse::Adaptive,
+        };
+        if wanted == self.cache_use {
+            return;
+        }
+        match wanted {
+            CacheUse::Inverse(0) => log::info!(target: "dpif_netdev", "EMC insertion probability changed to zero"),
+            CacheUse::Inverse(n) => {
+                let percent = 100.0 / f64::from(n);
+                log::info!(target: "dpif_netdev", "EMC insertion probability changed to 1/{n} (~{percent:.2}%)");
+            }
+            CacheUse::Always => log::info!(target: "dpif_netdev", "SMC cache is enabled"),
+            CacheUse::Adaptive => log::info!(target: "dpif_netdev", "caches are used where they pay"),
+        }
+        self.cache_use = wanted;
+        for i in self.insts.values() {
+            i.dp.set_cache_use(wanted);
+        }
     }
 
     pub fn set_latency_hold(&self, mode: Mode) {

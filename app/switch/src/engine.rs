@@ -391,6 +391,7 @@ impl Targets for Engine {
         let topology = Topology::of(self.opts.dummy_numa.as_deref());
         self.world.dps.configure_pmd(&g.pmd, topology, self.clock.now());
         self.world.dps.configure(config, g.vlan_limit, g.flow_restore_wait);
+        self.world.dps.configure_cache(&g.other_config);
         self.world.dps.set_latency_hold(match g.cpu_latency_qos {
             None => Mode::Auto,
             Some(true) => Mode::On,

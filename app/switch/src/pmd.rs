@@ -249,6 +249,10 @@ pub fn configure_port(dp: &Arc<Dp>, port: Option<DpPort>, i: &IfaceSpec) {
     if let Err(e) = dp.pin_queues(port, &cores) {
         log::debug!(target: "dpif_netdev", "{}: {e}", i.name);
     }
+    let enabled = i.other_config.get("emc-enable").is_none_or(|s| s != "false");
+    if dp.enable_cache(port, enabled).is_ok_and(|was| was != enabled) {
+        log::info!(target: "dpif_netdev", "{}: EMC has been {}.", i.name, if enabled { "enabled" } else { "disabled" });
+    }
     let by_hash = i.other_config.get("tx-steering").is_some_and(|s| s == "hash");
     if dp.steer_by_hash(port, by_hash).is_ok_and(|was| was != by_hash) {
         let mode = if by_hash { "hash" } else { "thread" };

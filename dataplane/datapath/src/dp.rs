@@ -162,6 +162,22 @@ impl Dp {
 
     // Settings of all workers.
 
+    pub fn cache_use(&self) -> CacheUse {
+        *self.cache_use.lock()
+    }
+
+    /// `emc-enable`: a port whose lookups never ask the cache, unless it is set to be asked always. Says
+    /// what was before.
+    pub fn enable_cache(&self, port: DpPort, enabled: bool) -> Result<bool, DpError> {
+        let ports = self.ports.lock();
+        let port = ports.find(port).ok_or(DpError::NoSuchPort)?;
+        let mut was = true;
+        for queue in &port.queues {
+            was &= !queue.stats.cache.forbid(!enabled);
+        }
+        Ok(was)
+    }
+
     /// How lookups use the tag cache, on every worker.
     pub fn set_cache_use(&self, cache_use: CacheUse) {
         let workers = self.workers.lock();

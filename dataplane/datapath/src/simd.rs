@@ -19,6 +19,9 @@ pub enum Level {
     V3,
     /// AVX-512 F, BW, DQ, VL.
     V4,
+    /// Every key has the same hash.
+    #[cfg(test)]
+    Colliding,
 }
 
 impl Level {
@@ -46,6 +49,8 @@ impl Level {
                 Level::V2 => v2(),
                 Level::V3 => v3(),
                 Level::V4 => v3() && v4(),
+                #[cfg(test)]
+                Level::Colliding => true,
             }
         }
         #[cfg(not(target_arch = "x86_64"))]
@@ -57,6 +62,10 @@ impl Level {
     /// The block hash of this level. All levels but the portable one agree.
     #[inline]
     pub fn hash(self, h: u64, i: usize, key: &Block, mask: &Block) -> u64 {
+        #[cfg(test)]
+        if self == Level::Colliding {
+            return Colliding::hash(h, i, key, mask);
+        }
         #[cfg(target_arch = "x86_64")]
         if self != Level::Portable {
             // SAFETY: a level above the portable one is only chosen where the processor has AES.
@@ -94,6 +103,8 @@ macro_rules! at_level {
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
             Level::V4 => unsafe { compiled::v4($($arg),*) },
+            #[cfg(test)]
+            Level::Colliding => $stage::<crate::simd::Colliding>($($arg),*),
             #[cfg(not(target_arch = "x86_64"))]
             _ => $stage::<Portable>($($arg),*),
         }
@@ -137,6 +148,26 @@ impl Simd for Portable {
             differ |= (key[j] ^ value[j]) & mask[j];
         }
         differ != 0
+    }
+}
+
+/// The worst that can happen to a table: all that follows must still be right.
+#[cfg(test)]
+#[derive(Clone, Copy)]
+pub struct Colliding;
+
+#[cfg(test)]
+impl Simd for Colliding {
+    fn hash(_: u64, _: usize, _: &Block, _: &Block) -> u64 {
+        0x0123_4567_89ab_cdef
+    }
+
+    fn candidates(line: &Line, tag: u16) -> u32 {
+        Portable::candidates(line, tag)
+    }
+
+    fn differ(key: &Block, value: &Block, mask: &Block) -> bool {
+        Portable::differ(key, value, mask)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The commands of the control socket, as data: one file per family.
 
 mod bridge;
+mod cache;
 mod choices;
 mod detrace;
 mod dpctl;
@@ -121,6 +122,7 @@ pub fn register(r: &mut Registry<Ctx>) {
     r.add(dummy::COMMANDS);
     r.add(detrace::COMMANDS);
     r.add(trace::COMMANDS);
+    r.add(cache::COMMANDS);
     r.add(pmd::COMMANDS);
     r.add(perf::COMMANDS);
     r.add(choices::COMMANDS);

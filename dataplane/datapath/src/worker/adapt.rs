@@ -35,8 +35,6 @@ const CLEAR: u64 = 160;
 
 /// The state of one receive queue.
 pub struct Adapt {
-    /// `emc-enable` of its port.
-    pub enabled: bool,
     on: bool,
     phase: Phase,
     period: u64,
@@ -74,7 +72,6 @@ pub struct Plan {
 impl Default for Adapt {
     fn default() -> Adapt {
         Adapt {
-            enabled: true,
             on: false,
             phase: Phase::Rest,
             period: PERIOD.0,
@@ -94,7 +91,7 @@ impl Adapt {
     pub fn plan(&mut self, wanted: CacheUse, terrain: Terrain, choice: &CacheChoice) -> Plan {
         let ask = match wanted {
             CacheUse::Always => Ask::Remember,
-            _ if !self.enabled => Ask::Nothing,
+            _ if choice.forbidden() => Ask::Nothing,
             CacheUse::Inverse(0) => Ask::Nothing,
             CacheUse::Inverse(1) => Ask::Remember,
             CacheUse::Inverse(_) => Ask::Sometimes,
@@ -322,7 +319,7 @@ mod tests {
         assert_eq!(ask(CacheUse::Inverse(1), cheap), Ask::Remember);
         assert_eq!(ask(CacheUse::Inverse(100), cheap), Ask::Sometimes);
         assert_eq!(ask(CacheUse::Always, cheap), Ask::Remember);
-        a.enabled = false;
+        c.forbid(true);
         assert_eq!(a.plan(CacheUse::Inverse(1), MANY, &c).ask, Ask::Nothing);
         assert_eq!(a.plan(CacheUse::Adaptive, MANY, &c).ask, Ask::Nothing);
     }

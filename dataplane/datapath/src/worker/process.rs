@@ -114,7 +114,7 @@ impl Worker {
             q.adapt.done(n as u64, tally.cache, u32::try_from(cost).unwrap_or(u32::MAX), grown, &q.stats.cache);
         }
         self.cache_room = room;
-        count_tally(&self.env.stats, tally, small);
+        count_tally(&self.env.stats, tally, small && wanted != CacheUse::Always);
     }
 
     /// All packets of one flow: counted at once.

@@ -180,6 +180,8 @@ impl Why {
 /// A queue's choice, published by its worker.
 #[derive(Default, Debug)]
 pub struct CacheChoice {
+    /// `emc-enable` of the port is false. Written by control.
+    forbidden: AtomicBool,
     on: AtomicBool,
     why: AtomicU8,
     trials: AtomicU64,
@@ -198,6 +200,16 @@ impl CacheChoice {
         self.with.store(with, Ordering::Relaxed);
         self.without.store(without, Ordering::Relaxed);
         self.trials.store(self.trials() + 1, Ordering::Relaxed);
+    }
+
+    /// Says what was before.
+    pub(crate) fn forbid(&self, forbidden: bool) -> bool {
+        self.forbidden.swap(forbidden, Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub fn forbidden(&self) -> bool {
+        self.forbidden.load(Ordering::Relaxed)
     }
 
     pub fn on(&self) -> bool {
