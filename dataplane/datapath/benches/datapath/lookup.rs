@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use fv_core::Nanos;
 use fv_datapath::CacheUse;
 use fv_datapath::inner::{Flow, Probe, Table};
 use fv_dpif::WorkerId;
@@ -38,8 +39,10 @@ fn case(name: String, flows: u32, rules: Rules, cache: CacheUse) -> Case {
             }
             let order = |i: u64| (i * 7_919 % u64::from(flows)) as u32;
             let probes: Vec<Probe> = (0..u64::from(flows.max(32))).map(|i| Probe::new(&key(order(i)))).collect();
-            for probe in &probes {
-                table.lookup(probe);
+            // As in turns: until the cache has found its size, and subtables their order.
+            for (n, burst) in probes.chunks(32).cycle().take(1 + 400_000 / 32).enumerate() {
+                table.lookup_burst(burst, &mut [0; 32]);
+                table.tick(Nanos::from_secs(n as u64 / 1000), 1);
             }
             (table, probes)
         });
