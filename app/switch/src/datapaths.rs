@@ -7,6 +7,7 @@ use arc_swap::ArcSwap;
 use fv_core::{Clock, Nanos};
 use fv_datapath::{CacheUse, Dp};
 use fv_dpif::Datapath;
+use fv_ofproto::DpFeatures;
 use fv_ofproto::meter::Meters;
 use fv_ofproto::packet_in::PacketInQueue;
 use fv_ofproto::view::{BridgeId, BridgeView, SharedView, View};
@@ -23,6 +24,8 @@ pub struct DpInst {
     pub view: SharedView,
     pub threads: Threads,
     views: BTreeMap<BridgeId, Arc<BridgeView>>,
+    /// What translation may use.
+    pub features: DpFeatures,
     /// What the datapath has been given.
     meters: Vec<Arc<Meters>>,
     seq: u64,
@@ -41,7 +44,8 @@ impl DpInst {
     pub fn publish(&mut self) {
         self.seq += 1;
         self.set_meters();
-        self.view.store(Arc::new(View::of(self.views.values().cloned(), self.seq)));
+        let view = View { features: self.features, ..View::of(self.views.values().cloned(), self.seq) };
+        self.view.store(Arc::new(view));
         self.slowpath.model_changed();
     }
 
@@ -117,7 +121,16 @@ impl Datapaths {
             main.mailbox.set_waker(Box::new(move || waker.wake()));
         }
         let threads = Threads::start(self.clock.clone(), dp.clone(), slowpath.clone(), self.latency.clone())?;
-        Ok(DpInst { dp, slowpath, view, threads, views: BTreeMap::new(), meters: Vec::new(), seq: 0 })
+        Ok(DpInst {
+            dp,
+            slowpath,
+            view,
+            threads,
+            views: BTreeMap::new(),
+            features: DpFeatures::default(),
+            meters: Vec::new(),
+            seq: 0,
+        })
     }
 
     pub fn find(&self, kind: &str) -> Option<&DpInst> {

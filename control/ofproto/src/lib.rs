@@ -9,6 +9,7 @@ pub mod conn;
 mod dp_hash;
 pub mod dump;
 
+mod dp_features;
 mod features;
 mod flow_mod;
 pub mod group;
@@ -31,6 +32,7 @@ pub mod view;
 
 pub use bridge::{Ofproto, Settings};
 pub use conn::{Closed, ConnId, Connection, ControllerSpec, Kind};
+pub use dp_features::DpFeatures;
 pub use dp_hash::{DpHash, DpHashAlg};
 pub use dump::flow_stats;
 pub use group::{Group, GroupBucket, Groups};

@@ -9,6 +9,7 @@ use fv_openflow::msg::FragHandling;
 use fv_openflow::msg::port::{PortConfig, PortState};
 use hashbrown::HashMap;
 
+use crate::dp_features::DpFeatures;
 use crate::group::Groups;
 use crate::meter::Meters;
 use crate::tables::Tables;
@@ -28,6 +29,7 @@ pub struct View {
     pub by_dp_port: HashMap<DpPort, (BridgeId, OfPort)>,
     /// Grows with each publication.
     pub seq: u64,
+    pub features: DpFeatures,
 }
 
 impl View {
@@ -36,7 +38,7 @@ impl View {
         let bridges: HashMap<_, _> = bridges.into_iter().map(|b| (b.id, b)).collect();
         let by_dp_port =
             bridges.values().flat_map(|b| b.ports.values().filter_map(|p| Some((p.dp_port?, (b.id, p.ofp))))).collect();
-        View { bridges, by_dp_port, seq }
+        View { bridges, by_dp_port, seq, features: DpFeatures::default() }
     }
 
     pub fn bridge(&self, id: BridgeId) -> Option<&Arc<BridgeView>> {

@@ -167,7 +167,10 @@ impl Ctx<'_> {
             self.is_last = is_last;
             let body = std::mem::replace(&mut self.out, outer);
             if !body.is_empty() {
-                self.out.push(fv_dpif::DpAction::Clone(body));
+                self.out.push(match self.inp.view.features.clone {
+                    true => fv_dpif::DpAction::Clone(body),
+                    false => fv_dpif::DpAction::Sample { probability: u32::MAX, actions: body },
+                });
             }
             (self.base, self.was_mpls) = (base, was_mpls);
         }

@@ -2,6 +2,7 @@
 //! those that are not; the datapath takes one of the two branches.
 
 use fv_dpif::DpAction;
+use fv_dpif::action::SlowReasons;
 use fv_flow::Subfield;
 use fv_openflow::action::Action;
 
@@ -9,6 +10,15 @@ use crate::ctx::Ctx;
 
 impl Ctx<'_> {
     pub fn check_pkt_larger(&mut self, dst: &Subfield, size: u16, rest: &[Action]) {
+        if !self.inp.view.features.check_pkt_len {
+            // The slow path sees each packet, and so its length.
+            self.slow |= SlowReasons::ACTION;
+            let longer = self.inp.packet.is_some_and(|p| p.len() > usize::from(size));
+            dst.unwildcard(&mut self.mask);
+            dst.write(&mut self.flow, u128::from(longer));
+            self.do_actions(rest);
+            return;
+        }
         self.commit();
         let greater = self.branch(dst, 1, rest);
         let less_equal = self.branch(dst, 0, rest);

@@ -73,6 +73,9 @@ impl Ctx<'_> {
             self.note(Kind::Error, |_| format!("output_trunc does not support patch port {port}"));
             return;
         }
+        if !self.inp.view.features.trunc {
+            self.slow |= fv_dpif::action::SlowReasons::ACTION;
+        }
         self.out.push(DpAction::Trunc(max_len));
         self.output_action(port, 0);
     }

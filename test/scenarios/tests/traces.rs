@@ -155,3 +155,27 @@ fn a_flow_tells_its_rules() {
     }
     e.healthy(&[]);
 }
+
+#[test]
+fn features_taken_from_the_datapath() {
+    same(&with_bridge(
+        "
+        ofctl add-flow br0 in_port=1,actions=output(port=2,max_len=100)
+        appctl ofproto/trace br0 in_port=1,tcp
+        appctl dpif/set-dp-features br0 trunc false
+        appctl dpif/set-dp-features br0 trunc
+        appctl ofproto/trace br0 in_port=1,tcp
+        appctl dpif/set-dp-features br0 trunc true
+        appctl ofproto/trace br0 in_port=1,tcp
+        ofctl add-flow br0 in_port=1,actions=clone(output(port=2,max_len=60)),3
+        appctl ofproto/trace br0 in_port=1,tcp
+        appctl dpif/set-dp-features br0 clone false
+        appctl ofproto/trace br0 in_port=1,tcp
+        appctl dpif/set-dp-features br0 clone maybe
+        appctl dpif/set-dp-features br0 clone
+        appctl dpif/set-dp-features br0 foo
+        appctl dpif/set-dp-features br9 clone
+        appctl dpif/set-dp-features br0 max_mpls_depth many
+        ",
+    ));
+}

@@ -3,6 +3,7 @@
 use fv_core::Command;
 use fv_dpif::Datapath;
 use fv_dpif::text::{FlowText, format_flow};
+use fv_ofproto::DpFeatures;
 
 use super::{Ctx, full_name, port_names};
 
@@ -131,44 +132,81 @@ enum Value {
     Number(u32),
 }
 
+impl Value {
+    fn beyond(self, boot: Value) -> bool {
+        match (self, boot) {
+            (Value::Number(n), Value::Number(most)) => n > most,
+            (Value::Flag(on), Value::Flag(can)) => on && !can,
+            _ => false,
+        }
+    }
+}
+
+impl std::fmt::Display for Value {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Value::Flag(b) => b.fmt(f),
+            Value::Number(n) => n.fmt(f),
+        }
+    }
+}
+
 fn show_features(c: &mut Ctx, args: &[&str]) -> fv_core::Reply {
-    c.bridge(args[0])?;
+    let features = c.dp_of(c.bridge(args[0])?)?.features;
     Ok(FEATURES
         .iter()
-        .map(|(_, title, v)| match v {
-            Value::Flag(b) => format!("{title}: {}\n", if *b { "Yes" } else { "No" }),
+        .map(|(key, title, boot)| match now(&features, key, *boot) {
+            Value::Flag(b) => format!("{title}: {}\n", if b { "Yes" } else { "No" }),
             Value::Number(n) => format!("{title}: {n}\n"),
         })
         .collect())
 }
 
+/// The value of today.
+fn now(f: &DpFeatures, key: &str, boot: Value) -> Value {
+    match key {
+        "trunc" => Value::Flag(f.trunc),
+        "clone" => Value::Flag(f.clone),
+        "check_pkt_len" => Value::Flag(f.check_pkt_len),
+        _ => boot,
+    }
+}
+
+/// `[--force] BRIDGE [FEATURE [VALUE]]`.
 fn set_features(c: &mut Ctx, args: &[&str]) -> fv_core::Reply {
     let args: Vec<&str> = args.iter().copied().filter(|a| *a != "--force").collect();
     let [bridge, rest @ ..] = &args[..] else { return Err("bridge name missing".into()) };
-    c.bridge(bridge)?;
-    let line = |(key, title, v): &(&str, &str, Value)| {
-        let v = match v {
-            Value::Flag(b) => b.to_string(),
-            Value::Number(n) => n.to_string(),
-        };
-        format!("{key} ({title}) : [run time]:{v}, [boot time]:{v}\n")
+    let id = c.bridge(bridge)?.of.id();
+    let features = c.dp_of(c.bridge(bridge)?)?.features;
+    let line = |(key, title, boot): &(&str, &str, Value)| {
+        format!("{key} ({title}) : [run time]:{}, [boot time]:{boot}\n", now(&features, key, *boot))
     };
-    match rest {
-        [] => Ok(FEATURES.iter().map(line).collect()),
-        [feature] => {
-            FEATURES.iter().find(|f| f.0 == *feature).map(line).ok_or_else(|| format!("unknown feature {feature}"))
+    let Some(name) = rest.first() else { return Ok(FEATURES.iter().map(line).collect()) };
+    // What is wrong with a feature or its value is no error to the reference, and its scripts.
+    let Some(feature) = FEATURES.iter().find(|f| f.0 == *name) else {
+        return Ok("Unexpected support field\n".into());
+    };
+    let Some(text) = rest.get(1) else { return Ok(line(feature)) };
+    let value = match feature.2 {
+        Value::Flag(_) => text.parse().map(Value::Flag).map_err(|_| "Boolean value expected\n"),
+        Value::Number(_) => text.parse().map(Value::Number).map_err(|_| "Integer number expected\n"),
+    };
+    let value = match value {
+        Ok(v) => v,
+        Err(told) => return Ok(told.into()),
+    };
+    let kind = c.engine.world.kind_of(id).ok_or("no such bridge")?.to_string();
+    let dp = c.engine.world.dps.find_mut(&kind).ok_or("no such datapath")?;
+    match (feature.0, value) {
+        ("trunc", Value::Flag(on)) => dp.features.trunc = on,
+        ("clone", Value::Flag(on)) => dp.features.clone = on,
+        ("check_pkt_len", Value::Flag(on)) => dp.features.check_pkt_len = on,
+        (_, v) if v == feature.2 => return Ok(String::new()),
+        (_, v) if v.beyond(feature.2) => {
+            return Ok("Can not enable features not supported by the datapath\n".into());
         }
-        [feature, value, ..] => {
-            let f = FEATURES.iter().find(|f| f.0 == *feature).ok_or_else(|| format!("unknown feature {feature}"))?;
-            let same = match f.2 {
-                Value::Flag(b) => value.parse::<bool>() == Ok(b),
-                Value::Number(n) => value.parse::<u32>() == Ok(n),
-            };
-            if same {
-                return Ok(String::new());
-            }
-            // Translation does not yet do without what the datapath can do.
-            Err("Can not enable features not supported by the datapath".into())
-        }
+        (key, _) => return Err(format!("{key} is part of this datapath and cannot be taken from it")),
     }
+    dp.publish();
+    Ok(String::new())
 }
