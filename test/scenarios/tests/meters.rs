@@ -59,13 +59,17 @@ fn packets_a_second() {
         of meter-stats br0
         of dump-ports br0 2
         coverage/read-counter datapath_drop_meter
+        revalidator/wait
         dpctl/dump-flows
         of mod-meter br0 meter=1,pktps,stats,bands=type=drop,rate=3
         of meter-stats br0
         send 5
         of meter-stats br0
+        revalidator/wait
         of dump-flows br0
+        revalidator/wait
         of del-meter br0 meter=1
+        revalidator/wait
         of dump-flows br0
         of meter-stats br0
         send 2
@@ -89,8 +93,10 @@ fn kilobits_and_several_bands() {
         of meter-stats br0 meter=5
         of meter-stats br0 meter=2
         of dump-meters br0 meter=5
+        revalidator/wait
         of5 add-flow br0 table=1,udp,actions=2,meter:5,3
         ofproto/trace br0 in_port=1,udp
+        revalidator/wait
         of5 dump-flows br0
         of5 add-flow br0 table=1,tcp,actions=meter:7,3
         of add-flow br0 table=1,tcp,actions=write_actions(meter:5,output:3)
