@@ -278,6 +278,8 @@ impl Ofproto {
         now: Nanos,
         host: &mut dyn Host,
     ) -> Result<(), OfError> {
+        let tables = self.tables.clone();
+        let changing = tables.changing();
         let mut steps = Vec::new();
         self.source = Some((c.id, xid));
         for i in 0..commit.mods.len() {
@@ -292,6 +294,7 @@ impl Ofproto {
         }
         self.finish(now, steps);
         self.source = None;
+        drop(changing);
         for i in 0..commit.mods.len() {
             self.bundled_finish(c, commit, i, host)?;
         }

@@ -124,7 +124,7 @@ impl Tables {
             }
             Some(_) => {}
             None => {
-                if let Some(done) = self.add_learned(job, now, snapshot.version()) {
+                if let Some(done) = self.add_learned(job, now) {
                     return done;
                 }
             }
@@ -141,8 +141,10 @@ impl Tables {
     }
 
     /// None if it is not this thread that can do it.
-    fn add_learned(&self, job: &LearnJob, now: Nanos, v: Version) -> Option<Learned> {
+    fn add_learned(&self, job: &LearnJob, now: Nanos) -> Option<Learned> {
         let _changing = self.learned.changing.try_lock()?;
+        // Not the packet's version: control may have published others since, with this very flow.
+        let v = self.version();
         let table = writable(self, job.flow.table).ok().filter(|t| t.cls.len() < t.max_flows())?;
         let mut limited = self.learned.limited.lock();
         let known = limited.get_mut(&job.family()).and_then(|l| l.flows.as_mut());
