@@ -15,13 +15,17 @@ impl Ctx<'_> {
             self.freeze_here();
             return;
         }
-        self.send_to_controller(c.max_len, c.reason, c.controller_id, &c.userdata);
+        self.send(c);
     }
 
     /// Emits the action that sends the packet, as it is now, to the controllers with `id`.
-    pub fn send_to_controller(&mut self, max_len: u16, reason: PacketInReason, id: u16, userdata: &[u8]) {
+    pub fn send_to_controller(&mut self, max_len: u16, reason: PacketInReason, id: u16) {
+        self.send(&Controller { max_len, reason, controller_id: id, ..Controller::default() });
+    }
+
+    fn send(&mut self, c: &Controller) {
         self.commit();
-        let reason = match (&self.rule, reason) {
+        let reason = match (&self.rule, c.reason) {
             // OpenFlow 1.3: a packet sent by a table-miss rule is a miss, not an action.
             (Some(r), PacketInReason::Action) if is_table_miss(r) => PacketInReason::ExplicitMiss,
             (_, r) => r,
@@ -35,15 +39,16 @@ impl Ctx<'_> {
             action_set: Vec::new(),
             actions: Vec::new(),
             cookie,
-            userdata: userdata.to_vec(),
+            userdata: c.userdata.clone(),
             pause: false,
         };
         let key = metadata_of(&state.key);
-        self.controller_upcall(max_len, reason, id, Frozen { key, ..state });
+        self.controller_upcall(c, reason, Frozen { key, ..state });
     }
 
-    /// The action that sends the packet with what `state` says.
-    pub fn controller_upcall(&mut self, max_len: u16, reason: PacketInReason, id: u16, state: Frozen) {
+    /// The action that sends the packet with what `state` says. Its meter may keep it from that, but from
+    /// nothing that follows; one that is not there limits nothing.
+    pub fn controller_upcall(&mut self, c: &Controller, reason: PacketInReason, state: Frozen) {
         let (cookie, pause) = (state.cookie, state.pause);
         let RecircId(recirc_id) = self.freeze(state);
         let what = ControllerUpcall {
@@ -53,15 +58,22 @@ impl Ctx<'_> {
             continuation: pause,
             recirc_id,
             rule_cookie: cookie,
-            controller_id: id,
-            max_len,
+            controller_id: c.controller_id,
+            max_len: c.max_len,
             state: u64::from(recirc_id),
         };
-        self.out.push(DpAction::Userspace {
+        let send = DpAction::Userspace {
             what: Userspace::Controller(what),
             pid: 0,
             with_actions: false,
             tunnel_out_port: None,
+        };
+        self.out.push(match self.br.meters.get(&c.meter_id) {
+            Some(m) => {
+                let actions = vec![DpAction::Meter(m.running.id().number()), send];
+                DpAction::Sample { probability: u32::MAX, actions }
+            }
+            None => send,
         });
     }
 

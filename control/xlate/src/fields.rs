@@ -150,7 +150,7 @@ impl Ctx<'_> {
         let none = [0];
         let controllers = if d.controllers.is_empty() { &none[..] } else { &d.controllers };
         for id in controllers {
-            self.send_to_controller(u16::MAX, PacketInReason::InvalidTtl, *id, &[]);
+            self.send_to_controller(u16::MAX, PacketInReason::InvalidTtl, *id);
         }
         self.note(Kind::Warn, |_| format!("IPv{version} decrement TTL exception"));
         false
@@ -188,7 +188,7 @@ impl Ctx<'_> {
             self.flow.dp.misc.mpls_lse[0] = (lse - 1).into();
             return true;
         }
-        self.send_to_controller(u16::MAX, PacketInReason::InvalidTtl, 0, &[]);
+        self.send_to_controller(u16::MAX, PacketInReason::InvalidTtl, 0);
         self.note(Kind::Warn, |_| "MPLS decrement TTL exception".into());
         false
     }

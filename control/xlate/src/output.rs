@@ -36,7 +36,7 @@ impl Ctx<'_> {
                     _ if self.in_action_set => PacketInReason::ActionSet,
                     _ => PacketInReason::Action,
                 };
-                self.send_to_controller(max_len, reason, 0, &[]);
+                self.send_to_controller(max_len, reason, 0);
             }
             OfPort::NONE => {}
             p if p == self.in_port() => self.note(Kind::Warn, |_| "skipping output to input port".into()),

@@ -210,7 +210,7 @@ impl Ctx<'_> {
         match paused {
             // Nobody is asked about a packet that is not there.
             Some(_) if self.inp.trace && self.inp.packet.is_none() => {}
-            Some(c) => self.controller_upcall(c.max_len, c.reason, c.controller_id, state),
+            Some(c) => self.controller_upcall(&c, c.reason, state),
             None => {
                 let id = self.freeze(state);
                 if let Some(algorithm) = self.hash_first.take() {

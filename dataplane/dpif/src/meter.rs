@@ -11,12 +11,19 @@ use fv_core::Nanos;
 
 /// What one packet, or one bit, costs; a rate of one a second gives as much as there are
 /// nanoseconds in it, so that nothing is ever rounded.
-const UNIT: u64 = 1_000_000_000;
+const UNIT: u128 = 1_000_000_000;
 /// Bits a second of one kilobit a second.
 const KILO: u64 = 1000;
 
-/// Numbers of the meters that exist in this process, so that any bridges may share a datapath.
-static IDS: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
+/// Numbers of meters of the whole process, so that any bridges may share a datapath.
+static IDS: Mutex<Ids> = Mutex::new(Ids { next: 0, free: BTreeSet::new() });
+
+struct Ids {
+    /// Never used, nor any above.
+    next: u32,
+    /// Used once and free again, all below `next`.
+    free: BTreeSet<u32>,
+}
 
 /// A datapath's number of a meter, the lowest that was free. Free again when dropped.
 #[derive(Debug)]
@@ -25,9 +32,11 @@ pub struct MeterId(u32);
 impl MeterId {
     pub fn allocate() -> Arc<MeterId> {
         let mut ids = IDS.lock().unwrap_or_else(PoisonError::into_inner);
-        let free = ids.iter().zip(0..).find(|(used, n)| *used != n).map_or(ids.len() as u32, |(_, n)| n);
-        ids.insert(free);
-        Arc::new(MeterId(free))
+        let id = ids.free.pop_first().unwrap_or_else(|| {
+            ids.next += 1;
+            ids.next - 1
+        });
+        Arc::new(MeterId(id))
     }
 
     pub fn number(&self) -> u32 {
@@ -37,7 +46,7 @@ impl MeterId {
 
 impl Drop for MeterId {
     fn drop(&mut self) {
-        IDS.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.0);
+        IDS.lock().unwrap_or_else(PoisonError::into_inner).free.insert(self.0);
     }
 }
 
@@ -62,8 +71,8 @@ pub struct MeterBand {
 struct Bucket {
     /// Per nanosecond, in units of `1 / UNIT`.
     rate: u64,
-    level: u64,
-    max: u64,
+    level: u128,
+    max: u128,
     packets: u64,
     bytes: u64,
 }
@@ -93,7 +102,7 @@ impl Meter {
         let bucket = |b: &MeterBand| {
             let kilo = if unit == MeterUnit::Kilobits { KILO } else { 1 };
             let burst = if b.burst == 0 { b.rate } else { b.burst };
-            let max = u64::from(burst).saturating_mul(kilo).saturating_mul(UNIT);
+            let max = u128::from(burst) * u128::from(kilo) * UNIT;
             Bucket { rate: u64::from(b.rate) * kilo, level: max, max, packets: 0, bytes: 0 }
         };
         let state = State { at: now, buckets: bands.iter().map(bucket).collect(), packets: 0, bytes: 0 };
@@ -108,7 +117,7 @@ impl Meter {
     pub fn pass(&self, now: Nanos, bytes: u32) -> bool {
         let cost = match self.unit {
             MeterUnit::Packets => UNIT,
-            MeterUnit::Kilobits => u64::from(bytes) * 8 * UNIT,
+            MeterUnit::Kilobits => u128::from(bytes) * 8 * UNIT,
         };
         let mut s = self.lock();
         let passed = now.0.saturating_sub(s.at.0);
@@ -117,7 +126,7 @@ impl Meter {
         s.bytes += u64::from(bytes);
         let mut worst: Option<&mut Bucket> = None;
         for b in &mut s.buckets {
-            b.level = b.level.saturating_add(b.rate.saturating_mul(passed)).min(b.max);
+            b.level = (b.level + u128::from(b.rate) * u128::from(passed)).min(b.max);
             if let Some(left) = b.level.checked_sub(cost) {
                 b.level = left;
             } else if worst.as_ref().is_none_or(|w| w.rate < b.rate) {
@@ -182,6 +191,26 @@ mod tests {
             m.pass(Nanos::ZERO, 10);
         });
         assert_eq!(m.counts().1, [(1, 10), (2, 20), (1, 10)]);
+    }
+
+    #[test]
+    fn the_largest_burst_passes_whole() {
+        let m = meter(MeterUnit::Kilobits, &[(1, u32::MAX)]);
+        assert!((0..125).all(|_| m.pass(Nanos::ZERO, u32::MAX)));
+        assert!(!m.pass(Nanos::ZERO, 1));
+    }
+
+    #[test]
+    fn threads_share_one_bucket() {
+        let m = meter(MeterUnit::Packets, &[(1000, 500)]);
+        let passed: u64 = std::thread::scope(|s| {
+            let send = || (0..20_000u64).filter(|n| m.pass(Nanos(n * 50_000), 64)).count() as u64;
+            let threads: Vec<_> = (0..4).map(|_| s.spawn(send)).collect();
+            threads.into_iter().map(|t| t.join().unwrap()).sum()
+        });
+        // The burst, and what comes at the rate until the last packet, at 999.95 ms.
+        assert_eq!(passed, 500 + 999);
+        assert_eq!(m.counts().1, [(80_000 - passed, (80_000 - passed) * 64)]);
     }
 
     #[test]

@@ -32,7 +32,11 @@ fn perform(env: &Env, line: &str) -> String {
         }
         _ => env.run("ovs-appctl", &format!("--timeout=15 {line}")),
     };
-    format!("{}{}status {}\n", normalise(&o.stdout), normalise(&o.stderr), o.status)
+    let text = format!("{}{}status {}\n", normalise(&o.stdout), normalise(&o.stderr), o.status);
+    // Ids of recirculations are each side's own.
+    let mut parts = text.split("recirc_id=");
+    let first = parts.next().unwrap_or_default().to_string();
+    parts.fold(first, |t, p| t + "recirc_id=" + p.trim_start_matches(|c: char| c.is_ascii_digit()))
 }
 
 #[track_caller]
@@ -103,4 +107,42 @@ fn kilobits_and_several_bands() {
         of meter-features br0
         ",
     );
+}
+
+#[test]
+fn what_goes_to_controllers() {
+    same(
+        "
+        of add-meter br0 meter=5,pktps,burst,stats,bands=type=drop,rate=1,burst_size=2
+        of add-flow br0 in_port=1,actions=controller(meter_id=5,max_len=20),2
+        of add-flow br0 in_port=2,actions=controller(meter_id=9,max_len=20)
+        ofproto/trace br0 in_port=1,udp
+        ofproto/trace br0 in_port=2,udp
+        send 5
+        of meter-stats br0 meter=5
+        revalidator/wait
+        of dump-ports br0 2
+        of dump-flows br0 in_port=1
+        of dump-flows br0 in_port=2
+        of del-meter br0 meter=5
+        of dump-flows br0 in_port=1
+        of dump-flows br0 in_port=2
+        ",
+    );
+}
+
+/// The reference goes on with the number, which the next meter gets.
+#[test]
+fn a_meter_that_is_gone_limits_no_controller() {
+    let e = side(Daemon::Ours);
+    let trace = |line: &str| {
+        perform(&e, line);
+        perform(&e, "ofproto/trace br0 in_port=1,udp")
+    };
+    perform(&e, "of add-flow br0 in_port=1,actions=controller(meter_id=5)");
+    let limited = |n: u32| format!("sample(sample=100.0%,actions(meter({n}),userspace(");
+    assert!(trace("of add-meter br0 meter=5,pktps,bands=type=drop,rate=1").contains(&limited(0)));
+    assert!(!trace("of del-meter br0 meter=5").contains("meter("));
+    assert!(!trace("of add-meter br0 meter=6,pktps,bands=type=drop,rate=1").contains("meter("));
+    assert!(trace("of add-meter br0 meter=5,pktps,bands=type=drop,rate=1").contains(&limited(1)));
 }
