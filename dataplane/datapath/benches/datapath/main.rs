@@ -15,6 +15,7 @@ mod measure;
 mod parse;
 mod ring;
 mod scale;
+mod steps;
 mod storm;
 mod tse;
 mod turn;

@@ -1,8 +1,9 @@
 //! A port on which every packet misses, on the worker of a port with established flows: does that
 //! one lose anything?
 //!
-//! Time is the thread's processor time, so that what the machine gives to others does not count.
-//! Packets arrive as time passes; what a receive ring of 1024 cannot hold is lost.
+//! Packets arrive as time passes; what a receive ring of 1024 cannot hold is lost. Time stands still
+//! while something else has the processor (`steps`), which is reported. Calm and storm take turns, and
+//! what the worker can do is measured before each pair.
 
 use std::sync::Arc;
 
@@ -17,6 +18,7 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::common::*;
 use crate::measure::{Row, Run, quantile, result, ticks};
 use crate::ring::{NOTHING, Ring};
+use crate::steps;
 
 /// Descriptors of a receive ring.
 const RING: u64 = 1024;
@@ -24,14 +26,11 @@ const RING: u64 = 1024;
 const STORM: u64 = 1_000_000;
 /// What a miss costs the control plane, as with a thousand rules.
 const UPCALL: Nanos = Nanos(5_000);
-const SECONDS: u64 = 2;
-/// Nanoseconds on the wall beyond the thread's own that show that it was preempted.
-const PREEMPTED: u64 = 5_000;
-
-fn thread_time() -> u64 {
-    let t = clock_gettime(ClockId::ThreadCPUTime);
-    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
-}
+/// Rounds of calm and storm, and how long each lasts.
+const ROUNDS: u64 = 8;
+const PLAY: Nanos = Nanos::from_ms(500);
+/// How long the worker's capacity is measured before each.
+const MEASURE: Nanos = Nanos::from_ms(100);
 
 fn wall_time() -> u64 {
     let t = clock_gettime(ClockId::Monotonic);
@@ -42,15 +41,15 @@ fn wall_time() -> u64 {
 #[derive(Default)]
 struct Arrivals {
     per_second: u64,
-    since: u64,
     arrived: u64,
     taken: u64,
     lost: u64,
 }
 
 impl Arrivals {
+    /// To `now` nanoseconds since the beginning.
     fn advance(&mut self, now: u64) {
-        let all = (now - self.since).saturating_mul(self.per_second) / 1_000_000_000;
+        let all = now.saturating_mul(self.per_second) / 1_000_000_000;
         self.arrived = all;
         let waiting = all - self.taken - self.lost;
         self.lost += waiting.saturating_sub(RING);
@@ -77,10 +76,12 @@ fn setting() -> Setting {
     let (mut n, mut m) = (0u32, 0u32);
     let established = Box::new(move || {
         n = (n + 1) % 1000;
+        look_now_and_then(n);
         if v.lock().take() { n } else { NOTHING }
     });
     let storm = Box::new(move || {
         m = (m + 1) & 0x3f_ffff;
+        look_now_and_then(m);
         if a.lock().take() { 0x40_0000 | m } else { NOTHING }
     });
     let p1 = Ring::of("p1", 4096, established, crate::ring::to_flow, Polling::Poll);
@@ -93,7 +94,7 @@ fn setting() -> Setting {
     dp.set_upcall_handler(Some(Control::new(move |key| {
         let until = ticks() + UPCALL.0 * per_tick / 1000;
         while ticks() < until {
-            std::hint::spin_loop();
+            steps::look();
         }
         let storm = key.base.in_port == 3;
         let mut mask = dst_mask();
@@ -118,66 +119,121 @@ fn setting() -> Setting {
     s
 }
 
-fn ticks_per_us() -> u64 {
-    let (t, c) = (thread_time(), ticks());
-    while thread_time() - t < 5_000_000 {
-        std::hint::spin_loop();
+/// Once in a burst or two.
+fn look_now_and_then(n: u32) {
+    if n.is_multiple_of(16) {
+        steps::look();
     }
-    (ticks() - c) * 1000 / (thread_time() - t)
 }
 
-/// Runs for a time at these rates; returns what the victim was sent and lost, and the longest turns.
-fn play(s: &mut Setting, victim: u64, storm: u64, seconds: u64) -> (u64, u64, f64) {
-    let start = thread_time();
-    *s.victim.lock() = Arrivals { per_second: victim, since: start, ..Arrivals::default() };
-    *s.attacker.lock() = Arrivals { per_second: storm, since: start, ..Arrivals::default() };
-    let (mut now, mut wall, mut turns) = (start, wall_time(), Vec::new());
-    while now - start < seconds * 1_000_000_000 {
-        s.worker.turn(Nanos(wall), 256);
-        let (then, before) = (std::mem::replace(&mut now, thread_time()), std::mem::replace(&mut wall, wall_time()));
-        let away = (wall - before).saturating_sub(now - then);
-        for arrivals in [&s.victim, &s.attacker] {
-            let mut arrivals = arrivals.lock();
-            if away > PREEMPTED {
-                // The processor was taken away in between, and what it cost to come back is not ours.
-                arrivals.since += now - then;
-            }
-            arrivals.advance(now);
-        }
-        if away <= PREEMPTED {
-            turns.push((now - then) as f64 / 1000.0);
-        }
+fn ticks_per_us() -> u64 {
+    let (t, c) = (wall_time(), ticks());
+    while wall_time() - t < 20_000_000 {
+        std::hint::spin_loop();
+    }
+    (ticks() - c) * 1000 / (wall_time() - t)
+}
+
+/// What came of a while.
+#[derive(Default)]
+struct Played {
+    offered: u64,
+    taken: u64,
+    lost: u64,
+    gaps: u64,
+    away_us: u64,
+    turns_us: Vec<f64>,
+}
+
+impl Played {
+    fn add(&mut self, other: Played) {
+        self.offered += other.offered;
+        self.taken += other.taken;
+        self.lost += other.lost;
+        self.gaps += other.gaps;
+        self.away_us += other.away_us;
+        self.turns_us.extend(other.turns_us);
+    }
+}
+
+/// Runs for a time at these rates.
+fn play(s: &mut Setting, per_us: u64, victim: u64, storm: u64, time: Nanos) -> Played {
+    steps::start(per_us);
+    let start = steps::look();
+    let ns = |ticks: u64| ticks * 1000 / per_us;
+    *s.victim.lock() = Arrivals { per_second: victim, ..Arrivals::default() };
+    *s.attacker.lock() = Arrivals { per_second: storm, ..Arrivals::default() };
+    let (mut now, mut turns_us) = (0, Vec::new());
+    while now < time.0 {
+        s.worker.turn(Nanos(wall_time()), 256);
+        let then = std::mem::replace(&mut now, ns(steps::look() - start));
+        s.victim.lock().advance(now);
+        s.attacker.lock().advance(now);
+        turns_us.push((now - then) as f64 / 1000.0);
     }
     let v = s.victim.lock();
-    (v.arrived, v.lost, quantile(&turns, 99))
+    let (gaps, away) = steps::gaps();
+    Played { offered: v.arrived, taken: v.taken, lost: v.lost, gaps, away_us: away / per_us, turns_us }
+}
+
+/// How often the processor goes away from a loop that does nothing.
+fn idle_gaps(per_us: u64, time: Nanos) -> u64 {
+    steps::start(per_us);
+    let start = steps::look();
+    while (steps::look() - start) * 1000 / per_us < time.0 {}
+    steps::gaps().0
+}
+
+fn switches() -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+    let line = text.lines().find_map(|l| l.strip_prefix("nonvoluntary_ctxt_switches:"));
+    line.and_then(|n| n.trim().parse().ok()).unwrap_or(0)
 }
 
 pub fn run(_: &Run) {
+    let per_us = ticks_per_us();
     let mut s = setting();
-    play(&mut s, 1_000_000, 0, 1);
-    // What the worker can do: offered more than that.
-    play(&mut s, 200_000_000, 0, 1);
-    let capacity = s.victim.lock().taken;
-    let half = capacity / 2;
-    let (_, calm, _) = play(&mut s, half, 0, SECONDS);
-    let before = s.dp.workers().iter().map(|w| w.stats.value(Stat::UpcallTicks)).sum::<u64>();
-    let (sent, lost, longest) = play(&mut s, half, STORM, SECONDS);
-    let asked = s.dp.workers().iter().map(|w| w.stats.value(Stat::UpcallTicks)).sum::<u64>() - before;
-    let share = asked * 100 / (ticks_per_us() * SECONDS * 1_000_000).max(1);
+    play(&mut s, per_us, 1_000_000, 0, Nanos::from_secs(1));
+    let (mut calm, mut storm, mut idle, mut half) = (Played::default(), Played::default(), 0, 0);
+    let asked = |s: &Setting| s.dp.workers().iter().map(|w| w.stats.value(Stat::UpcallTicks)).sum::<u64>();
+    let (switched, asked_before) = (switches(), asked(&s));
+    for _ in 0..ROUNDS {
+        // What the worker can do: offered more than that.
+        let capacity = play(&mut s, per_us, 200_000_000, 0, MEASURE).taken * 1_000_000_000 / MEASURE.0;
+        half = capacity / 2;
+        idle += idle_gaps(per_us, PLAY);
+        calm.add(play(&mut s, per_us, half, 0, PLAY));
+        storm.add(play(&mut s, per_us, half, STORM, PLAY));
+    }
+    let asked = asked(&s) - asked_before;
+    let share = asked * 100 / (per_us * ROUNDS * PLAY.0 / 1000).max(1);
     let dropped: u64 = s.dp.queues().iter().map(|q| q.stats.overflow()).sum();
-    println!("capacity {capacity} packets a second; victim offered {half} a second");
-    println!(
-        "calm: {calm} lost; in the storm: {lost} of {sent} lost, turns up to {longest:.0} us, {share} % in upcalls"
-    );
-    println!("the storm's own queue dropped {dropped}");
+    let p99 = |p: &Played| quantile(&p.turns_us, 99);
+    println!("the victim is offered half of what the worker can do, in the end {half} a second");
+    for (name, p) in [("calm", &calm), ("storm", &storm)] {
+        let longest = p.turns_us.iter().copied().fold(0.0, f64::max);
+        println!(
+            "{name:5}: {} of {} lost; turns of {:.0} us (99 %) up to {longest:.0} us; the processor was away {} times, {} us",
+            p.lost,
+            p.offered,
+            p99(p),
+            p.gaps,
+            p.away_us
+        );
+    }
+    println!("the processor was away {idle} times from a loop that does nothing, for as long");
+    println!("{share} % of the storm's time went to upcalls; its own queue dropped {dropped}");
     let figures = [
-        // What a machine with other work loses without any storm is not the storm's.
-        ("victim_lost", lost.saturating_sub(calm).to_string()),
-        ("storm_lost", lost.to_string()),
-        ("calm_lost", calm.to_string()),
-        ("victim_offered_pps", half.to_string()),
+        ("victim_lost", storm.lost.to_string()),
+        ("calm_lost", calm.lost.to_string()),
+        ("victim_offered", storm.offered.to_string()),
         ("upcall_share_pct", share.to_string()),
-        ("turn_p99_us", format!("{longest:.0}")),
+        ("turn_p99_us", format!("{:.0}", p99(&storm))),
+        ("switches", (switches() - switched).to_string()),
+        ("gaps_storm", storm.gaps.to_string()),
+        ("gaps_calm", calm.gaps.to_string()),
+        ("gaps_idle", idle.to_string()),
+        ("away_us", storm.away_us.to_string()),
     ];
     result(&[] as &[Row], &figures);
 }
