@@ -5,4 +5,5 @@
 
 pub mod mapping;
 pub mod memory;
+pub mod ring;
 pub mod seat;
