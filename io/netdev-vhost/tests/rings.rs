@@ -2,6 +2,12 @@
 #![allow(unsafe_code)]
 
 mod guest;
+#[path = "rings/hostile.rs"]
+mod hostile;
+#[path = "rings/notify.rs"]
+mod notify;
+#[path = "rings/offload.rs"]
+mod offload;
 #[path = "rings/receive.rs"]
 mod receive;
 #[path = "rings/send.rs"]

@@ -86,7 +86,7 @@ impl Driver {
         };
         if packed {
             d.next = start % size;
-            d.wrap = start / size % 2 == 0;
+            d.wrap = (start / size).is_multiple_of(2);
             (d.used_next, d.used_wrap) = (d.next, d.wrap);
             // Descriptors of the lap before look used.
             for i in 0..size {

@@ -67,7 +67,7 @@ fn frame() -> impl Strategy<Value = Frame> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
 
     /// Whatever a driver sends arrives, byte for byte and in order, and each buffer comes back once.
     #[test]

@@ -125,7 +125,7 @@ fn send(ring: &mut TxRing, frames: &[Vec<u8>]) -> (u32, u32) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 120, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 80, ..ProptestConfig::default() })]
 
     /// Every packet that counts as sent is in the guest's buffers, byte for byte and in order, with right
     /// lengths; nothing else is written; what does not fit is dropped with a reason and costs no buffer.
