@@ -20,6 +20,7 @@ const BENCHES: &[(&str, &str, &str)] = &[
     ("tse", "fv-datapath", "datapath"),
     ("storm", "fv-datapath", "datapath"),
     ("scale", "fv-datapath", "datapath"),
+    ("rebalance", "fv-offload", "offload"),
 ];
 
 /// Times that each of two commits is run, in turn.

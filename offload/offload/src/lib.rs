@@ -1,0 +1,14 @@
+//! Hardware offload: what a NIC can do, which flows belong in its table, and the book of what is where.
+//!
+//! Nothing here knows a NIC or the datapath: [`Provider`] is what a NIC's driver implements, and the
+//! datapath is met in `fv-dpif`. All of it is sans-IO: time comes in, moves and reports come out.
+
+pub mod caps;
+pub mod order;
+pub mod provider;
+pub mod rebalance;
+
+pub use caps::{ActionSet, Caps, FieldSet, Level, WhyNot};
+pub use order::ProviderOrder;
+pub use provider::{Count, Op, OpKind, Outcome, Pool, PoolId, Provider, Report, Rule, RuleId, Treatment};
+pub use rebalance::{FlowId, Move, Place, Rebalancer, Settings};
