@@ -109,7 +109,9 @@ impl Host for NoHost {
     fn resume(&mut self, _: BridgeId, _: &Resume) -> Result<(), OfError> {
         Ok(())
     }
-    fn set_admin_state(&mut self, _: BridgeId, _: OfPort, _: bool) {}
+    fn set_admin_state(&mut self, _: BridgeId, _: OfPort, _: bool) -> Option<bool> {
+        None
+    }
 }
 
 /// A whole connection: hello in the input's version, then the input.

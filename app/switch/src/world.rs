@@ -218,13 +218,12 @@ impl Host for World {
         Ok(())
     }
 
-    fn set_admin_state(&mut self, bridge: BridgeId, port: OfPort, up: bool) {
-        let device = self.bridges.get(&bridge).and_then(|b| b.by_ofp(port)).and_then(|i| i.device.clone());
-        if let Some(d) = device
-            && let Err(e) = d.set_admin_up(up)
-        {
-            log::warn!(target: "ofproto", "{}: cannot change administrative state: {e}", d.name());
+    fn set_admin_state(&mut self, bridge: BridgeId, port: OfPort, up: bool) -> Option<bool> {
+        let device = self.bridges.get(&bridge).and_then(|b| b.by_ofp(port)).and_then(|i| i.device.clone())?;
+        if let Err(e) = device.set_admin_up(up) {
+            log::warn!(target: "ofproto", "{}: cannot change administrative state: {e}", device.name());
         }
+        Some(device.status().link_up)
     }
 }
 

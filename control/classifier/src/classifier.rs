@@ -334,9 +334,11 @@ impl<R> Classifier<R> {
         rule: impl Fn(&ClsRule<R>) -> bool,
     ) -> Vec<Arc<ClsRule<R>>> {
         let mut v = Vec::new();
-        // The writer's list: complete even while publication is deferred.
-        let subtables: Vec<_> = self.writer.lock().by_mask.values().map(|k| k.subtable.clone()).collect();
-        for s in subtables.iter().filter(|s| subtable(&s.mask)) {
+        // The writer's list: complete even while publication is deferred. Its order is a promise to
+        // those who list rules: by the highest priority, and the older subtable first.
+        let mut subtables = self.writer.lock().order.clone();
+        subtables.sort_by_key(|s| std::cmp::Reverse(s.max_priority));
+        for s in subtables.iter().map(|s| &s.subtable).filter(|s| subtable(&s.mask)) {
             s.for_each(|r| {
                 if r.is_visible(version) && rule(r) {
                     v.push(r.clone());

@@ -134,13 +134,17 @@ impl Ofproto {
         }
     }
 
+    /// What can be said of a flow-mod before its turn in a bundle has come.
+    pub(crate) fn check_flow_mod(&self, fm: &FlowMod) -> Result<(), OfError> {
+        let internal = fm.command == FlowModCommand::Add && fm.table == TABLE_INTERNAL;
+        if internal && !fm.flags.has(FlowModFlags::NO_READONLY) { Err(OfError::BrcEperm) } else { Ok(()) }
+    }
+
     fn add_start(&mut self, now: Nanos, fm: &FlowMod, steps: &mut Vec<Step>) -> Result<(), OfError> {
         let v = self.pending_version();
         let id = if fm.table == TABLE_ALL { 0 } else { fm.table };
         let table = self.tables.table(id).ok_or(OfError::BrcBadTableId)?;
-        if id == TABLE_INTERNAL && !fm.flags.has(FlowModFlags::NO_READONLY) {
-            return Err(OfError::BrcEperm);
-        }
+        self.check_flow_mod(fm)?;
         let priority = i32::from(fm.priority);
         let old = table.cls.find_exactly(&fm.match_, priority, v);
         let mut evicted = None;

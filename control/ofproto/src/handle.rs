@@ -129,6 +129,7 @@ impl Ofproto {
                 reject_secondary(c)?;
                 if let Body::FlowMod(fm) | Body::NxFlowMod(fm) = &mut b.msg.body {
                     **fm = prepared(std::mem::take(&mut **fm), c.version())?;
+                    self.check_flow_mod(fm)?;
                 } else if let Body::PacketOut(p) = &b.msg.body {
                     self.check_packet_out(p)?;
                 }

@@ -29,6 +29,6 @@ pub trait Host {
     /// Goes on with a paused packet.
     fn resume(&mut self, bridge: BridgeId, resume: &Resume) -> Result<(), OfError>;
 
-    /// A controller takes a port up or down.
-    fn set_admin_state(&mut self, bridge: BridgeId, port: OfPort, up: bool);
+    /// A controller takes a port up or down. Whether its link is up now, if that is known at once.
+    fn set_admin_state(&mut self, bridge: BridgeId, port: OfPort, up: bool) -> Option<bool>;
 }

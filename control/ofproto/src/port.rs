@@ -255,9 +255,9 @@ impl Ofproto {
         if mask.has(PortConfig::PORT_DOWN) {
             let up = !m.config.has(PortConfig::PORT_DOWN);
             if up != p.spec.admin_up {
-                let spec = PortSpec { admin_up: up, ..p.spec.clone() };
+                let link_up = host.set_admin_state(id, m.port_no, up).unwrap_or(p.spec.link_up);
+                let spec = PortSpec { admin_up: up, link_up, ..p.spec.clone() };
                 p.update(spec);
-                host.set_admin_state(id, m.port_no, up);
             }
         }
         let desc = p.desc();

@@ -55,7 +55,9 @@ impl Host for Nobody {
     fn resume(&mut self, _: BridgeId, _: &Resume) -> Result<(), OfError> {
         Ok(())
     }
-    fn set_admin_state(&mut self, _: BridgeId, _: OfPort, _: bool) {}
+    fn set_admin_state(&mut self, _: BridgeId, _: OfPort, _: bool) -> Option<bool> {
+        None
+    }
 }
 
 const NOW: Nanos = Nanos::from_secs(1000);

@@ -1,7 +1,8 @@
 //! Takes out of an output what differs from run to run, so that two runs can be compared.
 
 /// Fields whose value says when, not what: `name` up to the next of `,` blank `)`.
-const VOLATILE: &[&str] = &["duration=", "used:", "ufid:", "xid=0x", "idle_age=", "hard_age=", "pid=", "elapsed="];
+const VOLATILE: &[&str] =
+    &["duration=", "duration:", "used:", "ufid:", "xid=0x", "idle_age=", "hard_age=", "pid=", "elapsed="];
 
 /// `text` with volatile values replaced by `?`, and blanks at line ends removed.
 pub fn normalise(text: &str) -> String {

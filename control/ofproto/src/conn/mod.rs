@@ -6,6 +6,7 @@
 
 mod async_msg;
 mod packet_ins;
+mod parts;
 mod role;
 mod set;
 pub(crate) mod wire;
@@ -22,6 +23,7 @@ use crate::dump::Dump;
 use crate::monitor::Monitors;
 pub(crate) use async_msg::Async;
 use packet_ins::PacketIns;
+use parts::{Joined, Parts};
 pub use set::{ConnInfo, Conns, ControllerSpec};
 
 /// Bytes that may wait to be parsed: one message of the largest size and a read more.
@@ -97,6 +99,7 @@ pub struct Connection {
     pub(crate) bundles: Bundles,
     pub(crate) monitors: Monitors,
     packet_ins: PacketIns,
+    parts: Parts,
     /// Zero: no probes.
     probe_interval: Nanos,
     last_heard: Nanos,
@@ -139,6 +142,7 @@ impl Connection {
             bundles: Bundles::default(),
             monitors: Monitors::default(),
             packet_ins: PacketIns::default(),
+            parts: Parts::default(),
             probe_interval: Nanos::ZERO,
             last_heard: now,
             probed: None,
@@ -246,7 +250,15 @@ impl Connection {
                 self.close(Closed::Protocol);
                 return None;
             }
-            let message = wire::decode(&frame, self.table_id_in_command);
+            let (frame, message) = match self.parts.take(&frame, now) {
+                Joined::Whole => {
+                    let message = wire::decode(&frame, self.table_id_in_command);
+                    (frame, message)
+                }
+                Joined::Waits => continue,
+                Joined::Request(first, message) => (first, message),
+                Joined::Error(e) => (frame, Err(e)),
+            };
             match message {
                 Ok(Message { xid, body: Body::EchoRequest(data), .. }) => self.reply(xid, Body::EchoReply(data)),
                 Ok(Message { body: Body::EchoReply(_) | Body::Hello(_), .. }) => {}
@@ -371,7 +383,10 @@ impl Connection {
     /// Probes an idle peer, gives up a silent one, releases rate-limited packet-ins. The time of its
     /// next doing.
     pub(crate) fn tick(&mut self, now: Nanos) -> Option<Nanos> {
-        let next = self.packet_ins.release(now);
+        for first in self.parts.expire(now) {
+            self.error(xid_of(&first), OfError::BrcMultipartRequestTimeout, &first);
+        }
+        let next = [self.packet_ins.release(now), self.parts.next_expiry()].into_iter().flatten().min();
         self.refill_packet_ins();
         if self.closed.is_some() {
             let until = *self.linger.get_or_insert(now.saturating_add(LINGER));

@@ -45,8 +45,9 @@ impl Host for FakeHost {
     fn resume(&mut self, _: BridgeId, _: &Resume) -> Result<(), OfError> {
         Ok(())
     }
-    fn set_admin_state(&mut self, _: BridgeId, port: OfPort, up: bool) {
+    fn set_admin_state(&mut self, _: BridgeId, port: OfPort, up: bool) -> Option<bool> {
         self.admin.push((port, up));
+        None
     }
 }
 

@@ -46,7 +46,9 @@ impl Host for TestHost {
     fn resume(&mut self, _: BridgeId, _: &Resume) -> Result<(), OfError> {
         Ok(())
     }
-    fn set_admin_state(&mut self, _: BridgeId, _: OfPort, _: bool) {}
+    fn set_admin_state(&mut self, _: BridgeId, _: OfPort, _: bool) -> Option<bool> {
+        None
+    }
 }
 
 type Job = Box<dyn FnOnce(&mut Ofproto, &mut TestHost, Nanos) + Send>;

@@ -16,6 +16,17 @@ pub struct DecodeCx {
     pub flow_mod_table_id: bool,
 }
 
+/// What is to be known of a part of a multipart request to put it together with others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RequestPart {
+    /// Another part follows.
+    pub more: bool,
+    /// Where its body begins in the message.
+    pub body_at: usize,
+    /// The request is a list, of which each part may hold some.
+    pub list: bool,
+}
+
 /// Why a value cannot become bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum EncodeError {
@@ -157,6 +168,33 @@ impl Message {
             return Err(OfError::BrcBadLen);
         }
         Ok(Message { version, xid: h.xid, body })
+    }
+
+    /// A part of a multipart request: None for what is none, and in OpenFlow 1.0, which has no parts.
+    /// Its length is checked; a part may be empty whatever it asks for.
+    pub fn request_part(bytes: &[u8]) -> Result<Option<RequestPart>, OfError> {
+        let Some(h) = RawHeader::peek(bytes) else { return Ok(None) };
+        let version = match Version::from_wire(h.version) {
+            Some(v) if v > Version::V10 && to_v11(v, h.kind) == Some(t::MULTIPART_REQUEST) => v,
+            _ => return Ok(None),
+        };
+        let body = &bytes[HEADER_LEN..];
+        let (at, list) = lengths::part(version, body)?;
+        if body.len() > at {
+            lengths::check(t::MULTIPART_REQUEST, version, body)?;
+        }
+        Ok(Some(RequestPart { more: stats::has_more(body), body_at: HEADER_LEN + at, list }))
+    }
+
+    /// A multipart request whose parts were put together: the first one, with the bodies of the
+    /// others behind it. Its length field is not looked at.
+    pub fn decode_joined(bytes: &[u8]) -> Result<Message, OfError> {
+        let h = RawHeader::peek(bytes).ok_or(OfError::BrcBadLen)?;
+        let version = Version::from_wire(h.version).ok_or(OfError::BrcBadVersion)?;
+        let mut r = Reader::body(&bytes[HEADER_LEN..]);
+        lengths::check(t::MULTIPART_REQUEST, version, r.rest())?;
+        let m = Multipart::<Request>::decode(version, &mut r)?;
+        Ok(Message::new(version, h.xid, Body::MultipartRequest(m)))
     }
 
     /// One message. A multipart reply that may need several goes through

@@ -124,6 +124,15 @@ fn multipart(v: Version, body: &[u8]) -> Result<(Option<Size>, &[u8]), OfError> 
     Ok((size, rest))
 }
 
+/// Where the body of a multipart request's part begins, counted from the multipart header, and
+/// whether the bodies of several parts may follow one another.
+pub(super) fn part(v: Version, body: &[u8]) -> Result<(usize, bool), OfError> {
+    let (size, rest) = multipart(v, body)?;
+    // What a list of entries is made of has no fixed part, but monitors have: each is an entry.
+    let monitors = rest.len() < body.len() && size.is_some_and(|s| s.fixed == 16 && s.unit != 0);
+    Ok((body.len() - rest.len(), monitors || size.is_some_and(|s| s.fixed == 0 && s.unit != 0)))
+}
+
 fn standard_multipart(kind: u16, v: Version) -> Option<Size> {
     let v10 = v == Version::V10;
     match kind {

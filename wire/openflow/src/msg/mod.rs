@@ -25,7 +25,7 @@ mod table_codec;
 pub mod tlv;
 
 pub use bundle::{BundleAdd, BundleControl, BundleControlKind};
-pub use codec::{DecodeCx, EncodeError, HEADER_LEN, RawHeader};
+pub use codec::{DecodeCx, EncodeError, HEADER_LEN, RawHeader, RequestPart};
 pub use flow::{FlowMod, FlowModCommand, FlowModFlags, FlowRemoved, FlowRemovedReason, PacketInFormat};
 pub use group::{Bucket, GroupCommand, GroupDesc, GroupFeatures, GroupMod, GroupProps, GroupStats, GroupType};
 pub use meter::{Band, BandKind, MeterCommand, MeterConfig, MeterFeatures, MeterFlags, MeterMod, MeterStats};

@@ -446,11 +446,12 @@ fn custom_out(out: &mut Vec<u8>, counters: &[(String, u64)]) {
     let mut all: Vec<_> = counters.iter().filter(|(n, _)| !n.is_empty() && n.len() <= CUSTOM_NAME).collect();
     all.sort();
     all.truncate(MAX_CUSTOM);
-    out.u32(INTEL).u32(INTEL_CUSTOM).u16(all.len() as u16);
+    out.u32(INTEL).u32(INTEL_CUSTOM).zero(2).u16(all.len() as u16);
     all.iter().for_each(|(name, v)| out.u8(name.len() as u8).put(name.as_bytes()).u64(*v).done());
 }
 
 fn custom_in(r: &mut Reader<'_>) -> Result<Vec<(String, u64)>, OfError> {
+    r.skip(2)?;
     let n = r.u16()?;
     let mut one = || {
         let len = usize::from(r.u8()?);

@@ -144,6 +144,11 @@ enum Kind {
     Onf(u32),
 }
 
+/// Whether the multipart header that `body` begins with announces another part.
+pub(super) fn has_more(body: &[u8]) -> bool {
+    body.get(2..4).is_some_and(|f| u16::from_be_bytes([f[0], f[1]]) & MORE != 0)
+}
+
 fn pull_header(v: Version, r: &mut Reader<'_>) -> Result<(Kind, bool), OfError> {
     let (kind, flags) = (r.u16()?, r.u16()?);
     if v > Version::V10 {
