@@ -17,7 +17,8 @@ const FILES: &str = "
 
 /// What the reference gets wrong in one version: there, settings for misses add up in the tables.
 fn is_accepted(version: &str, line: &str) -> bool {
-    version == "OpenFlow11" && line.starts_with("mod-table br0 all")
+    let miss = ["controller", "continue", "drop"].iter().any(|m| line.ends_with(m));
+    version == "OpenFlow11" && line.starts_with("mod-table") && miss
 }
 
 fn verbs_in(version: &str) {

@@ -113,7 +113,13 @@ impl Env {
     /// Like `run`; panics unless the program ends with status 0.
     #[track_caller]
     pub fn must(&self, program: &str, line: &str) -> String {
-        let o = self.run(program, line);
+        self.must_within(program, line, PROGRAM_SECS)
+    }
+
+    /// Like `must`, for a program that may take `secs`.
+    #[track_caller]
+    pub fn must_within(&self, program: &str, line: &str, secs: u64) -> String {
+        let o = run(&self.command(program, line), secs);
         assert!(o.ok(), "{program} {line}: status {}\n{}{}", o.status, o.stdout, o.stderr);
         o.stdout
     }

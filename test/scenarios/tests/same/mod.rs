@@ -1,7 +1,10 @@
 //! The same commands to the reference and to ours: what is printed must be the same. Accepted
 //! differences are listed in `tests/differences.md`; `accepted` removes them and nothing else.
 
-use fv_testkit::{Daemon, Env, Out, normalise, sorted};
+use fv_testkit::{Daemon, Env, Out, normalise, sorted, words};
+
+/// Longest time of all programs of a test.
+const ALL_SECS: u64 = 300;
 
 /// A command line, and how its output is to be compared.
 struct Step {
@@ -20,21 +23,55 @@ fn steps(script: &str) -> Vec<Step> {
         .collect()
 }
 
-fn perform(e: &Env, s: &Step) -> String {
-    let (program, rest) = s.line.split_once(' ').unwrap_or((&s.line, ""));
-    let o: Out = match program {
-        "vsctl" => e.run("ovs-vsctl", &format!("--timeout=15 {rest}")),
-        "ofctl" => e.run("ovs-ofctl", &format!("--timeout=15 {rest}")),
-        "appctl" => e.run("ovs-appctl", &format!("--timeout=15 {rest}")),
-        // `write NAME LINE;LINE...`
-        "write" => {
-            let (name, lines) = rest.split_once(' ').expect("name and lines");
+/// The outputs of all steps. Programs in a row are run by one shell: a test has hundreds of them.
+fn perform(e: &Env, steps: &[Step]) -> Vec<String> {
+    let mut out = Vec::new();
+    let mut rest = steps;
+    while let Some(s) = rest.first() {
+        if let Some(file) = s.line.strip_prefix("write ") {
+            // `write NAME LINE;LINE...`
+            let (name, lines) = file.split_once(' ').expect("name and lines");
             std::fs::write(e.path(name), lines.replace(';', "\n") + "\n").expect("a file");
-            return String::new();
+            out.push(String::new());
+            rest = &rest[1..];
+            continue;
         }
-        p => panic!("unknown program {p}"),
+        let n = rest.iter().position(|s| s.line.starts_with("write ")).unwrap_or(rest.len());
+        let (row, later) = rest.split_at(n);
+        out.extend(row.iter().zip(run_all(e, row)).map(|(s, o)| show(e, s, &o)));
+        rest = later;
+    }
+    out
+}
+
+fn run_all(e: &Env, steps: &[Step]) -> Vec<Out> {
+    let mut script = String::new();
+    for (n, s) in steps.iter().enumerate() {
+        let program = match s.line.split_once(' ').unwrap_or((&s.line, "")) {
+            ("vsctl", rest) => format!("ovs-vsctl --timeout=15 {rest}"),
+            ("ofctl", rest) => format!("ovs-ofctl --timeout=15 {rest}"),
+            ("appctl", rest) => format!("ovs-appctl --timeout=15 {rest}"),
+            (p, _) => panic!("unknown program {p}"),
+        };
+        let quoted: Vec<String> = words(&program).iter().map(|w| format!("'{}'", w.replace('\'', "'\\''"))).collect();
+        script += &format!("{} >step{n}.out 2>step{n}.err; echo $? >step{n}.status\n", quoted.join(" "));
+    }
+    std::fs::write(e.path("steps.sh"), script).expect("a script");
+    e.must_within("sh", "steps.sh", ALL_SECS);
+    let read = |n: usize, what: &str| {
+        let path = e.path(&format!("step{n}.{what}"));
+        String::from_utf8_lossy(&std::fs::read(path).unwrap_or_default()).into_owned()
     };
-    if program == "vsctl" && rest.contains(" create ") {
+    let one = |n| Out {
+        status: read(n, "status").trim().parse().unwrap_or(-1),
+        stdout: read(n, "out"),
+        stderr: read(n, "err"),
+    };
+    (0..steps.len()).map(one).collect()
+}
+
+fn show(e: &Env, s: &Step, o: &Out) -> String {
+    if s.line.starts_with("vsctl") && s.line.contains(" create ") {
         // What is printed are the new rows' names.
         return format!("status {}\n", o.status);
     }
@@ -172,11 +209,10 @@ pub fn same(script: &str) {
     let ours = Env::dummy(Daemon::Ours);
     let mut bad = String::new();
     let steps = steps(script);
-    let all = |e: &Env| -> Vec<String> { steps.iter().map(|s| perform(e, s)).collect() };
     // The two do not wait for each other.
     let (wanted, got) = std::thread::scope(|scope| {
-        let wanted = scope.spawn(|| all(&reference));
-        let got = all(&ours);
+        let wanted = scope.spawn(|| perform(&reference, &steps));
+        let got = perform(&ours, &steps);
         (wanted.join().expect("the reference's outputs"), got)
     });
     for (s, (want, got)) in steps.iter().zip(wanted.into_iter().zip(got)) {
