@@ -21,6 +21,7 @@ const BENCHES: &[(&str, &str, &str)] = &[
     ("storm", "fv-datapath", "datapath"),
     ("scale", "fv-datapath", "datapath"),
     ("rebalance", "fv-offload", "offload"),
+    ("vring", "fv-netdev-vhost", "vhost"),
 ];
 
 /// Times that each of two commits is run, in turn.
