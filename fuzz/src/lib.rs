@@ -3,7 +3,10 @@
 //! [`run`] mutates seeds without looking at coverage, for as long as it is told; the test of this
 //! crate runs every target for seconds, `cargo xtask fuzz` for as long as one likes.
 
+#[path = "../../io/netdev-vhost/tests/guest/mod.rs"]
+mod guest;
 pub mod mutate;
+mod rings;
 pub mod targets;
 
 use std::time::{Duration, Instant};

@@ -11,6 +11,8 @@ use fv_openflow::msg::port::{PortStats, QueueStats};
 use fv_ovsdb::{Context, Database, transact};
 use fv_packet::Packet;
 
+use crate::rings;
+
 pub struct Target {
     pub name: &'static str,
     pub run: fn(&[u8]),
@@ -20,6 +22,8 @@ pub struct Target {
 pub const TARGETS: &[Target] = &[
     Target { name: "extract", run: extract_frame, seeds: frames },
     Target { name: "segment", run: segment_frame, seeds: frames },
+    Target { name: "vring_receive", run: rings::receive, seeds: rings::seeds },
+    Target { name: "vring_send", run: rings::send, seeds: rings::seeds },
     Target { name: "odp_text", run: odp_text, seeds: odp_texts },
     Target { name: "match_text", run: match_text, seeds: match_texts },
     Target { name: "dp_actions_text", run: dp_actions_text, seeds: dp_actions_texts },

@@ -50,6 +50,8 @@ pub struct Driver {
     used_wrap: bool,
     /// What was published before the last question about kicks.
     kicked_at: u16,
+    /// Where the device begins: where the driver did, until it is told otherwise.
+    pub base: Base,
     /// Buffers in the order in which they were offered.
     pub order: Vec<usize>,
 }
@@ -82,11 +84,14 @@ impl Driver {
             used_next: start,
             used_wrap: true,
             kicked_at: start,
+            base: Base { avail: start, used: start },
             order: Vec::new(),
         };
         if packed {
             d.next = start % size;
             d.wrap = (start / size).is_multiple_of(2);
+            let place = d.next | u16::from(d.wrap) << 15;
+            d.base = Base { avail: place, used: place };
             (d.used_next, d.used_wrap) = (d.next, d.wrap);
             // Descriptors of the lap before look used.
             for i in 0..size {
@@ -106,7 +111,6 @@ impl Driver {
     }
 
     pub fn setup(&self, counts: &Arc<Counts>) -> Setup {
-        let base = if self.packed() { self.next | u16::from(self.wrap) << 15 } else { self.next };
         Setup {
             size: self.size.into(),
             parts: Parts {
@@ -115,7 +119,7 @@ impl Driver {
                 used: self.memory.host(self.used),
                 used_log: Some(if self.packed() { self.desc } else { self.used }),
             },
-            base: Base { avail: base, used: base },
+            base: self.base,
             features: self.features,
             call: None,
             counts: counts.clone(),

@@ -51,6 +51,12 @@ impl Memory {
         unsafe { GuestMap::new(spans, log, self.words.clone()) }
     }
 
+    /// Whether the bytes around the guest's memory are what they were.
+    pub fn fences_stand(&self) -> bool {
+        let n = self.words.len();
+        self.words[..8].iter().chain(&self.words[n - 8..]).all(|w| w.load(Relaxed) == 0)
+    }
+
     /// Whether the page of this address is marked in the log.
     pub fn logged(&self, gpa: u64) -> bool {
         let page = gpa / 4096;

@@ -2,6 +2,7 @@
 //! and nothing else happens.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
 use fv_netdev_vhost::ring::{Counts, Fault, Features, RxRing, Setup, feature};
@@ -284,4 +285,58 @@ fn shapes() {
     }
     refused(PACKED, &|s| s.base.avail = 8);
     refused(PACKED, &|s| s.base.used = 0x8008);
+}
+
+/// A guest whose other processor writes all over the ring while it is read.
+#[test]
+fn memory_that_changes_meanwhile() {
+    for bits in [feature::INDIRECT_DESC | feature::CSUM | feature::HOST_TSO4, KINDS[1] | feature::MRG_RXBUF] {
+        let memory = Arc::new(Memory::new(2, 0x4000));
+        let mut driver = Driver::new(memory.clone(), Features(bits), 32, 0);
+        let stop = Arc::new(AtomicBool::new(false));
+        let (m, halt, from, to) = (memory.clone(), stop.clone(), driver.places()[0], driver.free_from + 64);
+        let writer = std::thread::spawn(move || {
+            let mut x = 0x9e37_79b9_7f4a_7c15u64;
+            while !halt.load(Relaxed) {
+                x ^= x << 13;
+                x ^= x >> 7;
+                x ^= x << 17;
+                let value = if x & 0x300 == 0 { x as u8 } else { x as u8 & 0x87 };
+                m.write(from + (x >> 16) % (to - from), &[value]);
+            }
+        });
+        let (mut faults, mut packets) = (0, 0);
+        for round in 0..3000 {
+            // Descriptors that were good a moment ago.
+            driver = Driver::new(memory.clone(), Features(bits), 32, 0);
+            let at = driver.free_from;
+            for i in 0..16 {
+                driver.offer(&[(at + i * 100, 40), (at + 50 + i * 100, 60)], round % 2 == 0, true);
+            }
+            driver.publish();
+            let counts = Arc::new(Counts::default());
+            let mut batch = Batch::new();
+            let fault = if round % 2 == 0 {
+                let mut ring = driver.tx(&counts);
+                for len in [60, 60, 1500, 200] {
+                    batch.push(Packet::from_slice(&vec![1; len])).unwrap();
+                }
+                let sent = ring.send(&mut batch);
+                assert_eq!(sent.packets + sent.dropped, 4);
+                packets += sent.packets;
+                ring.fault()
+            } else {
+                let mut ring = driver.rx(&counts);
+                let n = ring.recv(&mut batch);
+                assert_eq!(n, batch.len());
+                packets += n as u32;
+                ring.fault()
+            };
+            faults += u32::from(fault.is_some());
+        }
+        stop.store(true, Relaxed);
+        writer.join().unwrap();
+        assert!(memory.fences_stand());
+        assert!(faults > 0 && packets > 0, "{faults} faults, {packets} packets: the writer is too slow or too fast");
+    }
 }
