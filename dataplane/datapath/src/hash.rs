@@ -51,7 +51,7 @@ impl BlockHash {
 
 /// The two halves of the 128-bit product, folded.
 #[inline]
-fn fold(a: u64, b: u64) -> u64 {
+pub(crate) fn fold(a: u64, b: u64) -> u64 {
     let p = u128::from(a) * u128::from(b);
     (p as u64) ^ ((p >> 64) as u64)
 }

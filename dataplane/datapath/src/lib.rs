@@ -36,6 +36,5 @@ pub use worker::{TurnResult, Worker, WorkerHandle, WorkerLimits};
 pub mod inner {
     pub use crate::flow::Flow;
     pub use crate::lookup::{Ask, Burst, NONE, Probe, Table};
-    pub use crate::parse::extract_into;
     pub use crate::simd::{Level, Simd};
 }

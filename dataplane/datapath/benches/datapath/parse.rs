@@ -1,6 +1,7 @@
 //! Packet to key, and the hash of the key.
 
-use fv_datapath::inner::{Level, Probe, extract_into};
+use fv_datapath::inner::{Level, Probe};
+use fv_flow::extract::{Extra, extract_into};
 use fv_packet::Packet;
 
 use crate::common::udp;
@@ -42,7 +43,7 @@ fn parsed(name: &str, frame: Vec<u8>, hashed: bool) -> Case {
         for _ in 0..PASSES {
             for burst in packets.chunks_mut(32) {
                 for (packet, probe) in burst.iter_mut().zip(&mut probes) {
-                    probe.blocks = extract_into(packet, 1, &mut probe.key, probe.blocks);
+                    probe.blocks = extract_into(packet, &Extra::default(), &mut probe.key, probe.blocks);
                     if hashed {
                         std::hint::black_box(hash(probe));
                     }

@@ -51,6 +51,9 @@ impl Ring {
     }
 }
 
+/// Packets on their way round at most.
+const KEPT_MAX: usize = 4096;
+
 struct Rx(Arc<Mutex<VecDeque<Packet>>>, Arc<Mutex<Pattern>>, Stamp, Vec<u8>);
 struct Tx(Arc<Mutex<VecDeque<Packet>>>);
 
@@ -85,7 +88,10 @@ impl TxQueue for Tx {
         for packet in batch.drain() {
             sent.packets += 1;
             sent.bytes += packet.len() as u64;
-            free.push_back(packet);
+            // Copies do not stay.
+            if free.len() < KEPT_MAX {
+                free.push_back(packet);
+            }
         }
         sent
     }

@@ -36,6 +36,9 @@ pub fn io(name: String, pattern: Pattern) -> Case {
     })
 }
 
+/// Turns until a queue has found out what the cache is worth.
+const SETTLED: usize = 40_000;
+
 /// How flows are cut into megaflows.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Rules {
@@ -48,6 +51,13 @@ pub enum Rules {
 }
 
 impl Rules {
+    fn masks(self) -> u32 {
+        match self {
+            Rules::One => 1,
+            Rules::Exact(masks) | Rules::Single(masks) => masks,
+        }
+    }
+
     pub fn mask(self, flow: u32) -> DpMask {
         let mut mask = DpMask::default();
         mask.0.base.dl_type = 0xffff.into();
@@ -73,10 +83,16 @@ pub fn switch(ring: &Arc<Ring>, rules: Rules, actions: Vec<DpAction>, cache: Cac
     dp.add_port(ring.clone(), Some(DpPort(1))).unwrap();
     dp.add_port(ring.sink("p2"), Some(DpPort(2))).unwrap();
     dp.set_cache_use(cache);
-    let control = Control::new(move |key| forward(actions.clone(), rules.mask(key.base.nw_dst.get() & 0xff_ffff)));
+    let control = Control::new(move |key| {
+        let actions = if key.base.recirc_id == 0 { actions.clone() } else { vec![output(2)] };
+        forward(actions, rules.mask(key.base.nw_dst.get() & 0xff_ffff))
+    });
     dp.set_upcall_handler(Some(control));
-    // Once to set up, and until caches have grown and filled.
-    for turn in 0..(flows as usize / 32 + 1) * 5 {
+    // Once to set up, and until caches have grown and filled; where there are several masks, until it is known
+    // what the cache is worth.
+    let turns = (flows as usize / 32 + 1) * 5;
+    let turns = if rules.masks() > 1 { turns.max(SETTLED) } else { turns };
+    for turn in 0..turns {
         dp.turn_main(Nanos(turn as u64), 32);
     }
     dp

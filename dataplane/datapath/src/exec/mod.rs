@@ -38,6 +38,8 @@ pub const RECIRC_DEPTH_MAX: u8 = 8;
 pub struct Code {
     pub source: Arc<Program>,
     pub shape: Shape,
+    /// Packets may come round again.
+    pub again: bool,
 }
 
 /// What a program comes down to.
@@ -52,7 +54,8 @@ pub enum Shape {
 impl Code {
     pub fn compile(source: Arc<Program>) -> Arc<Code> {
         let shape = Shape::of(&source.actions);
-        Arc::new(Code { source, shape })
+        let again = shape == Shape::Actions && comes_round(&source.actions);
+        Arc::new(Code { source, shape, again })
     }
 }
 
@@ -65,6 +68,17 @@ impl Shape {
             _ => Shape::Actions,
         }
     }
+}
+
+/// Whether any of the actions, which are not nested too deep, recirculates.
+fn comes_round(actions: &[DpAction]) -> bool {
+    actions.iter().any(|a| match a {
+        DpAction::Recirc(_) | DpAction::TunnelPop(_) | DpAction::TunnelPush(_) => true,
+        DpAction::Sample { actions, .. } | DpAction::Clone(actions) => comes_round(actions),
+        DpAction::DecTtl { exception } => comes_round(exception),
+        DpAction::CheckPktLen { greater, less_equal, .. } => comes_round(greater) || comes_round(less_equal),
+        _ => false,
+    })
 }
 
 /// Levels of actions, not looking further than one past the maximum.

@@ -17,9 +17,9 @@ pub const BURST: usize = 32;
 /// A burst of one ingress port.
 pub struct Burst<'a> {
     pub probes: &'a [Probe],
-    /// Hashes of the whole keys; those in `hashed` are there already.
+    /// Hashes of the whole keys, as far as `hashed` says so.
     pub hashes: &'a mut [u64; BURST],
-    pub hashed: u32,
+    pub hashed: &'a mut u32,
     /// Indices of the entries that were found, [`NONE`] for a miss.
     pub found: &'a mut [u32],
 }
@@ -39,6 +39,9 @@ fn stages<S: Simd>(table: &mut Table, c: usize, burst: &mut Burst<'_>, ask: Ask)
         true => hot::<S>(table, c, burst, n, all, &mut tally),
         false => all,
     };
+    if todo == 0 && table.slab.find(table.hot).is_some_and(|e| e.state() == State::Current) {
+        return tally;
+    }
     if ask != Ask::Nothing && todo != 0 {
         let asked = todo;
         todo = cached::<S>(&mut table.cache, &table.slab, burst, asked);
@@ -76,12 +79,13 @@ fn hot<S: Simd>(table: &mut Table, c: usize, burst: &mut Burst<'_>, n: usize, al
     let Some(entry) = table.slab.find(table.hot).filter(|e| n != 0 && e.matches::<S>(&burst.probes[0])) else {
         return all;
     };
-    let mut left = all;
-    for i in 0..n {
-        let same = entry.matches::<S>(&burst.probes[i]);
-        left &= !(u32::from(same) << i);
-        burst.found[i] = table.hot;
-    }
+    let probes = &burst.probes[..n];
+    let left = match entry.mask().blocks {
+        // Both in registers.
+        1 => differing(probes, |p| S::differ(p.first(), &entry.base, entry.mask().first())),
+        _ => differing(probes, |p| !entry.matches::<S>(p)),
+    };
+    burst.found[..n].fill(table.hot);
     let hits = u64::from((all & !left).count_ones());
     if table.classifiers[c].simple {
         tally.simple += hits;
@@ -96,6 +100,12 @@ fn hot<S: Simd>(table: &mut Table, c: usize, burst: &mut Burst<'_>, n: usize, al
     left
 }
 
+/// A bit for each probe of which `differs` is true.
+#[inline(always)]
+fn differing(probes: &[Probe], mut differs: impl FnMut(&Probe) -> bool) -> u32 {
+    probes.iter().enumerate().fold(0, |left, (i, p)| left | u32::from(differs(p)) << i)
+}
+
 /// Asks the cache for the packets in `todo`; returns those that it does not know.
 #[inline(always)]
 fn cached<S: Simd>(cache: &mut Cache, slab: &Slab, burst: &mut Burst<'_>, todo: u32) -> u32 {
@@ -103,11 +113,12 @@ fn cached<S: Simd>(cache: &mut Cache, slab: &Slab, burst: &mut Burst<'_>, todo: 
     while bits != 0 {
         let i = bits.trailing_zeros() as usize;
         bits &= bits - 1;
-        if burst.hashed >> i & 1 == 0 {
+        if *burst.hashed >> i & 1 == 0 {
             burst.hashes[i] = burst.probes[i].hash::<S>();
         }
         prefetch::<1, _>(cache.line(burst.hashes[i]));
     }
+    *burst.hashed |= todo;
     let mut ways = [0u32; BURST];
     let mut bits = todo;
     while bits != 0 {

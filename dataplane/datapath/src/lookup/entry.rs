@@ -16,7 +16,7 @@ use crate::simd::Simd;
 #[repr(C, align(64))]
 pub struct Entry {
     /// Block 0 of the masked key.
-    base: Block,
+    pub base: Block,
     pub flow: Arc<Flow>,
     mask: Arc<Mask>,
     /// The flow's program as of `version`.

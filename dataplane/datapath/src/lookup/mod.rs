@@ -24,7 +24,7 @@ use self::entry::Slab;
 pub use self::entry::{Entry, State};
 pub use self::line::NONE;
 use crate::flow::Flow;
-use crate::hash::{Block, block, blocks_of};
+use crate::hash::{Block, BlockHash, block, blocks_of, fold};
 use crate::simd::{Level, Portable, Simd};
 
 /// Subtables are put in the order of their use this often.
@@ -102,6 +102,15 @@ impl Probe {
 }
 
 impl Probe {
+    /// The hash of a packet that was looked up before, and then given that hash: with what else the
+    /// key knows of it now. Equal for packets that came the same way, as those of a connection do.
+    #[inline]
+    pub fn hash_again(&self, before: u64) -> u64 {
+        let words = self.key.words();
+        // Port and recirculation; connection tracking.
+        fold(before ^ words[0], words[2] ^ BlockHash::process().secret[0][2])
+    }
+
     /// As `hash`, outside of compiled stages.
     pub fn hash_now(&self, level: Level) -> u64 {
         let words = self.key.words();
@@ -311,7 +320,7 @@ impl Table {
             CacheUse::Inverse(0) => Ask::Nothing,
             CacheUse::Inverse(_) => Ask::Sometimes,
         };
-        self.lookup_all(Burst { probes, hashes: &mut [0; BURST], hashed: 0, found }, ask)
+        self.lookup_all(Burst { probes, hashes: &mut [0; BURST], hashed: &mut 0, found }, ask)
     }
 
     /// Looks up a burst, at most [`BURST`] packets. Mixed ingress ports are looked up in runs of one.
@@ -327,16 +336,17 @@ impl Table {
         while from < probes.len() {
             let first = port(&probes[from]);
             let n = probes[from..].iter().take_while(|p| port(p) == first).count();
-            let mut some = [0; BURST];
+            let (mut some, mut there) = ([0; BURST], *hashed >> from);
             some[..n].copy_from_slice(&hashes[from..from + n]);
             let run = &mut Burst {
                 probes: &probes[from..from + n],
                 hashes: &mut some,
-                hashed: hashed >> from,
+                hashed: &mut there,
                 found: &mut found[from..from + n],
             };
             tally.add(self.lookup_run(first, run, ask));
             hashes[from..from + n].copy_from_slice(&some[..n]);
+            *hashed |= there << from;
             from += n;
         }
         tally

@@ -81,7 +81,16 @@ fn run(steps: &[Step], cache: CacheUse, level: Level) {
                 // Alone and in a burst.
                 let mut found = [NONE; 2];
                 table.lookup_burst(&[p, probe(key(k ^ 4))], &mut found);
-                let found = if k & 1024 == 0 { found[0] } else { table.lookup(&p).index().unwrap_or(NONE) };
+                let found = match k >> 10 {
+                    0 => found[0],
+                    1 => table.lookup(&p).index().unwrap_or(NONE),
+                    // With a hash that came with the packet, whatever it is.
+                    _ => {
+                        let (hashes, hashed) = (&mut [u64::from(k % 7) << 47; BURST], &mut 1);
+                        table.lookup_all(Burst { probes: &[p], hashes, hashed, found: &mut found }, Ask::Remember);
+                        found[0]
+                    }
+                };
                 match (found != NONE).then_some(found) {
                     None => assert!(!twin.iter().any(|f| fits(f)), "step {n}: missed"),
                     Some(i) => {
@@ -171,6 +180,17 @@ fn the_cache_ignores_what_changes_within_a_connection() {
     assert_eq!(hash(a), hash(key(5)));
     a.base.tp_src = 1u16.into();
     assert_ne!(hash(a), hash(key(5)));
+}
+
+#[test]
+fn the_hash_of_another_pass_tells_passes_apart() {
+    let mut later = key(5);
+    later.base.recirc_id = 7;
+    let (first, again) = (probe(key(5)).hash_again(1 << 40), probe(later).hash_again(1 << 40));
+    assert_ne!(first, again);
+    assert_eq!(again, probe(later).hash_again(1 << 40));
+    later.base.ct_state = 2;
+    assert_ne!(again, probe(later).hash_again(1 << 40));
 }
 
 #[test]

@@ -405,15 +405,10 @@ impl Worker {
         let start = (self.ticks)();
         let port = queue.port;
         self.env.stats.add(Stat::Received, got as u64);
-        let mut short = false;
-        for packet in batch.iter_mut() {
-            packet.meta_mut().in_port = port.0;
-            short |= packet.len() < FRAME_MIN;
-        }
-        if short {
+        if self.scratch.parse(self.env.vlan_limit, Some(port)) < FRAME_MIN {
             self.drop_short();
+            self.scratch.parse(self.env.vlan_limit, None);
         }
-        self.scratch.parse(self.env.vlan_limit);
         self.process(0, Some(q));
         self.finish_work(Some(q));
         if let Some(queue) = self.queues.get(q) {

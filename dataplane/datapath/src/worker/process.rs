@@ -4,14 +4,15 @@
 //! Packets run in the order in which they came, misses after hits: of one flow, either all packets
 //! of a batch hit or all miss. Cost: 40 to 60 cycles a packet with what precedes.
 
-use fv_packet::{BATCH_MAX, Batch, Csum, Packet};
+use fv_core::DpPort;
+use fv_flow::extract::{Extra, extract_into};
+use fv_packet::{BATCH_MAX, Batch, Packet};
 
 use super::Worker;
 use super::adapt::Plan;
 use super::stats::Stat;
 use crate::exec::Shape;
 use crate::lookup::{Ask, BURST, Burst, CacheUse, Found, NONE, Probe, Tally};
-use crate::parse;
 
 const _: () = assert!(BURST == BATCH_MAX);
 
@@ -23,12 +24,17 @@ pub struct Scratch {
     /// Empty between batches.
     pub(super) batch: Batch,
     probes: [Probe; BATCH_MAX],
+    /// Of the keys, as far as `hashed` says so.
     hashes: [u64; BATCH_MAX],
+    hashed: u32,
     /// Indices of the flows that they hit.
     found: [u32; BATCH_MAX],
     lens: [u32; BATCH_MAX],
     /// Packets that an output cannot take as they are.
     special: u32,
+    /// Of all packets.
+    bytes: u64,
+    tcp_flags: u16,
     missed: Batch,
     missed_at: [u8; BATCH_MAX],
 }
@@ -39,9 +45,12 @@ impl Default for Scratch {
             batch: Batch::new(),
             probes: [Probe::default(); BATCH_MAX],
             hashes: [0; BATCH_MAX],
+            hashed: 0,
             found: [NONE; BATCH_MAX],
             lens: [0; BATCH_MAX],
             special: 0,
+            bytes: 0,
+            tcp_flags: 0,
             missed: Batch::new(),
             missed_at: [0; BATCH_MAX],
         }
@@ -49,23 +58,48 @@ impl Default for Scratch {
 }
 
 impl Scratch {
-    /// Fills in the probes of the batch.
-    pub(super) fn parse(&mut self, vlan_limit: u8) {
-        self.special = 0;
-        for i in 0..self.batch.len() {
-            if let Some(next) = self.batch.get(i + AHEAD) {
+    /// Fills in the probes of the batch, which has come in by `port` or been there before. Says how
+    /// long the shortest packet is.
+    pub(super) fn parse(&mut self, vlan_limit: u8, port: Option<DpPort>) -> usize {
+        let extra = Extra { vlan_limit, ..Extra::default() };
+        let packets = &mut self.batch[..];
+        let n = packets.len();
+        let (probes, lens) = (&mut self.probes[..n], &mut self.lens[..n]);
+        for i in 0..n {
+            if let Some(next) = packets.get(i + AHEAD) {
                 next.prefetch();
             }
-            let packet = &mut self.batch[i];
-            let probe = &mut self.probes[i];
-            probe.blocks = parse::extract_into(packet, vlan_limit, &mut probe.key, probe.blocks);
-            self.lens[i] = packet.len() as u32;
-            let meta = packet.meta();
-            let work = meta.trunc_len != 0
-                || meta.csum == Csum::Partial
-                || meta.ip_csum == Csum::Partial
-                || meta.gso.is_some();
-            self.special |= u32::from(work) << i;
+            let probe = &mut probes[i];
+            probe.blocks = extract_into(&mut packets[i], &extra, &mut probe.key, probe.blocks);
+        }
+        // A loop of its own: one of both would not do with the registers.
+        let (mut special, mut shortest, mut flags, mut bytes) = (0, usize::MAX, 0, 0);
+        for i in 0..n {
+            let (packet, probe) = (&mut packets[i], &mut probes[i]);
+            if let Some(port) = port {
+                probe.key.base.in_port = port.0;
+                packet.meta_mut().in_port = port.0;
+            }
+            let len = packet.len();
+            lens[i] = len as u32;
+            shortest = shortest.min(len);
+            bytes += len as u64;
+            flags |= u16::from_ne_bytes(probe.key.base.tcp_flags.to_bytes());
+            special |= u32::from(!packet.meta().is_ready()) << i;
+        }
+        self.hashed = 0;
+        (self.special, self.bytes, self.tcp_flags) = (special, bytes, u16::from_be_bytes(flags.to_ne_bytes()));
+        shortest
+    }
+
+    /// Takes over the hashes that parsed packets have from the pass before.
+    fn rehash(&mut self) {
+        for (i, (packet, probe)) in self.batch.iter().zip(&self.probes).enumerate() {
+            let before = packet.meta().flow_hash;
+            if before != 0 {
+                self.hashes[i] = probe.hash_again(before);
+                self.hashed |= 1 << i;
+            }
         }
     }
 
@@ -105,7 +139,8 @@ impl Worker {
             None => Plan { ask: Ask::Remember, time: false },
         };
         let start = if plan.time { (self.ticks)() } else { 0 };
-        let burst = Burst { probes: &s.probes[..n], hashes: &mut s.hashes, hashed: 0, found: &mut s.found[..n] };
+        let burst =
+            Burst { probes: &s.probes[..n], hashes: &mut s.hashes, hashed: &mut s.hashed, found: &mut s.found[..n] };
         let tally = self.table.lookup_all(burst, plan.ask);
         let cost = if plan.time { (self.ticks)().wrapping_sub(start) * 16 / n as u64 } else { 0 };
         let (room, small) = self.table.cache_size();
@@ -122,16 +157,16 @@ impl Worker {
         let s = &mut *self.scratch;
         let Some(entry) = self.table.entry(flow) else { return s.batch.clear() };
         self.pressed |= n == BATCH_MAX;
-        let (mut bytes, mut tcp_flags) = (0, 0);
-        for i in 0..n {
-            bytes += u64::from(s.lens[i]);
-            tcp_flags |= s.probes[i].key.base.tcp_flags.get();
-        }
-        entry.flow.count(&entry.slot, n as u64, bytes, self.env.now, tcp_flags);
+        entry.flow.count(&entry.slot, n as u64, s.bytes, self.env.now, s.tcp_flags);
         if let Shape::Output(port) = entry.shape
             && s.special == 0
         {
             return self.env.output_all(&mut s.batch, port);
+        }
+        if entry.code.again {
+            for (i, packet) in s.batch.iter_mut().enumerate() {
+                packet.meta_mut().flow_hash = kept(&s.hashes, s.hashed, i);
+            }
         }
         for packet in s.batch.drain() {
             self.env.run(packet, entry.shape, &entry.code, depth);
@@ -159,9 +194,14 @@ impl Worker {
             self.pressed |= n == BATCH_MAX;
             return self.env.output_all(&mut s.batch, port);
         }
-        for (i, packet) in s.batch.drain().enumerate() {
+        for (i, mut packet) in s.batch.drain().enumerate() {
             match self.table.entry(s.found[i]) {
-                Some(entry) => self.env.run(packet, entry.shape, &entry.code, depth),
+                Some(entry) => {
+                    if entry.shape == Shape::Actions && entry.code.again {
+                        packet.meta_mut().flow_hash = kept(&s.hashes, s.hashed, i);
+                    }
+                    self.env.run(packet, entry.shape, &entry.code, depth);
+                }
                 None => {
                     s.missed_at[s.missed.len()] = i as u8;
                     // There is room: as many misses as packets.
@@ -196,7 +236,8 @@ impl Worker {
             {
                 self.load(job.packet);
             }
-            self.scratch.parse(self.env.vlan_limit);
+            self.scratch.parse(self.env.vlan_limit, None);
+            self.scratch.rehash();
             self.process(depth, queue);
         }
     }
@@ -205,6 +246,11 @@ impl Worker {
         // Batches are loaded when they are empty, and no further than full.
         let _ = self.scratch.batch.push(packet);
     }
+}
+
+/// The hash that packet `i` keeps for its next pass, 0 if none was made.
+fn kept(hashes: &[u64; BATCH_MAX], hashed: u32, i: usize) -> u64 {
+    if hashed >> i & 1 != 0 { hashes[i] } else { 0 }
 }
 
 fn count_tally(stats: &super::WorkerStats, tally: Tally, small: bool) {
