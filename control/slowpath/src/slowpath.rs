@@ -7,6 +7,7 @@ use arc_swap::ArcSwap;
 use fv_core::{Nanos, RecircId, Ufid};
 use fv_dpif::action::SlowReasons;
 use fv_dpif::{Datapath, FlowDump, FlowPut, FlowStats};
+use fv_flow::Packed;
 use fv_ofproto::RuleRef;
 use fv_ofproto::packet_in::PacketInQueue;
 use fv_ofproto::view::View;
@@ -291,7 +292,8 @@ impl Slowpath {
             pushed: FlowStats::default(),
             seen: FlowStats::default(),
         };
-        let k = Arc::new(Ukey { ufid: f.ufid, key: f.key, mask: f.mask, created: now, state: Mutex::new(state) });
+        let (key, mask) = (Packed::new(&f.key), Packed::from(&f.mask));
+        let k = Arc::new(Ukey { ufid: f.ufid, key, mask, created: now, state: Mutex::new(state) });
         if let Some(old) = self.ukeys.insert(k.clone()) {
             self.release_later(std::mem::take(&mut old.state.lock().frozen));
         }
@@ -299,7 +301,8 @@ impl Slowpath {
     }
 
     fn retranslate(&self, view: &View, ukey: &Ukey, s: &mut UkeyState, seq: u64, now: Nanos) -> Outcome {
-        let Some(out) = self.translate(view, &ukey.key, None, now) else {
+        let (key, mask) = (ukey.key.key(), ukey.mask.mask());
+        let Some(out) = self.translate(view, &key, None, now) else {
             if s.program.actions.is_empty() && s.credits.is_empty() {
                 s.seq = seq;
                 return Outcome::Keep;
@@ -309,7 +312,7 @@ impl Slowpath {
         };
         let wider_needed = |want: &fv_flow::DpMask| {
             // Bits that the rules now look at but the flow does not match.
-            want.0.words().iter().zip(ukey.mask.0.words()).any(|(w, have)| w & !have != 0)
+            want.0.words().iter().zip(mask.0.words()).any(|(w, have)| w & !have != 0)
         };
         if out.error.is_some() {
             // The next packet tells whether it is still so.
@@ -326,8 +329,8 @@ impl Slowpath {
         let program = dp_program(&out);
         if *program != *s.program {
             let put = FlowPut {
-                key: ukey.key,
-                mask: with_absent_tags(ukey.mask),
+                key,
+                mask: with_absent_tags(mask),
                 program: program.clone(),
                 ufid: Some(ukey.ufid),
                 create: false,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fv_core::{Nanos, RecircId, Ufid};
 use fv_dpif::action::SlowReasons;
 use fv_dpif::{FlowStats, Program};
-use fv_flow::{DpKey, DpMask};
+use fv_flow::Packed;
 use fv_xlate::Credit;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
@@ -15,8 +15,8 @@ const SHARDS: usize = 64;
 /// One installed flow.
 pub struct Ukey {
     pub ufid: Ufid,
-    pub key: DpKey,
-    pub mask: DpMask,
+    pub key: Packed,
+    pub mask: Packed,
     pub created: Nanos,
     pub state: Mutex<UkeyState>,
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 use arc_swap::ArcSwap;
 use fv_core::{Nanos, Ufid};
 use fv_dpif::{FlowDump, FlowStats, Program, WorkerId};
-use fv_flow::{DpKey, DpMask};
+use fv_flow::{DpKey, DpMask, Packed};
 use parking_lot::Mutex;
 
 use crate::exec::Code;
@@ -60,7 +60,8 @@ pub enum SlotRef {
 }
 
 /// A megaflow. Everything but state, program and statistics is fixed at birth. What a hit touches,
-/// the state and the first worker's slot, fills the first line.
+/// the state and the first worker's slot, is in the first line. Key and mask are packed: there may be
+/// millions of flows, and workers have of theirs what packets are compared with.
 #[repr(C, align(64))]
 pub struct Flow {
     state: AtomicU32,
@@ -70,16 +71,19 @@ pub struct Flow {
     /// Equal for two flows exactly if masked key and mask are.
     pub megaflow: u128,
     /// As it was put: a packet's full key.
-    pub key: DpKey,
-    pub masked: DpKey,
-    pub mask: DpMask,
+    key: Packed,
+    mask: Packed,
+    pub in_port: u32,
     /// Under whose header the flow is listed.
     pub worker: WorkerId,
     /// Put for every worker, not found by one.
     pub everywhere: bool,
     code: ArcSwap<Code>,
-    extra: Mutex<Vec<(WorkerId, Arc<Slot>)>>,
+    extra: Mutex<Option<Box<Extras>>>,
 }
+
+/// What other workers than the first count.
+type Extras = Vec<(WorkerId, Arc<Slot>)>;
 
 impl Flow {
     pub fn new(
@@ -100,14 +104,27 @@ impl Flow {
             own: Slot::default(),
             ufid: ufid.unwrap_or_else(|| names.ufid(key, &mask)),
             megaflow: names.megaflow(&masked, &mask),
-            key: *key,
-            masked,
-            mask,
+            key: Packed::new(key),
+            mask: Packed::from(&mask),
+            in_port: key.base.in_port,
             worker: worker.unwrap_or(WorkerId::MAIN),
             everywhere: worker.is_none(),
             code: ArcSwap::new(Code::compile(program)),
-            extra: Mutex::new(Vec::new()),
+            extra: Mutex::new(None),
         })
+    }
+
+    pub fn key(&self) -> DpKey {
+        self.key.key()
+    }
+
+    pub fn mask(&self) -> DpMask {
+        self.mask.mask()
+    }
+
+    /// Whether packets of this key are the flow's.
+    pub fn covers(&self, key: &DpKey) -> bool {
+        self.mask().equal(&self.key(), key)
     }
 
     /// Changes whenever the program does; None once the flow is dead.
@@ -143,6 +160,7 @@ impl Flow {
             return SlotRef::Own;
         }
         let mut extra = self.extra.lock();
+        let extra = extra.get_or_insert_default();
         if let Some((_, slot)) = extra.iter().find(|(w, _)| *w == worker) {
             return SlotRef::Extra(slot.clone());
         }
@@ -163,7 +181,7 @@ impl Flow {
     pub fn stats(&self) -> FlowStats {
         let mut sum = FlowStats::default();
         self.own.add_to(&mut sum);
-        for (_, slot) in self.extra.lock().iter() {
+        for (_, slot) in self.extra.lock().iter().flat_map(|e| e.iter()) {
             slot.add_to(&mut sum);
         }
         sum
@@ -172,8 +190,8 @@ impl Flow {
     pub fn dump(&self) -> FlowDump {
         FlowDump {
             ufid: self.ufid,
-            key: self.key,
-            mask: self.mask,
+            key: self.key(),
+            mask: self.mask(),
             program: self.code.load().source.clone(),
             stats: self.stats(),
             worker: self.worker,

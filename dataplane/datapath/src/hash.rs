@@ -38,6 +38,11 @@ impl BlockHash {
         })
     }
 
+    /// Hash of a flow's name.
+    pub fn name(&self, name: u128) -> u64 {
+        fold(name as u64 ^ self.rounds[0], (name >> 64) as u64 ^ self.rounds[1])
+    }
+
     /// Adds block `i` of a key under `mask` to the hash `h`, where there is no AES. Five multiplications, two deep.
     #[inline]
     pub fn add(&self, h: u64, i: usize, key: &Block, mask: &Block) -> u64 {

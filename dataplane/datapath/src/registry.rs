@@ -7,18 +7,32 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use fv_core::Ufid;
-use hashbrown::HashMap;
+use hashbrown::HashTable;
 use parking_lot::{Mutex, RwLock};
 
 use crate::flow::Flow;
+use crate::hash::BlockHash;
 
 const SHARDS: usize = 64;
+
+/// Flows by a name that they hold themselves.
+type Flows = HashTable<Arc<Flow>>;
+
+/// Megaflow names are hashes with a secret key.
+fn hash_of_megaflow(megaflow: u128) -> u64 {
+    (megaflow >> 64) as u64
+}
+
+/// Ufids may be anything that a caller names a flow.
+fn hash_of_ufid(ufid: Ufid) -> u64 {
+    BlockHash::process().name(ufid.0)
+}
 
 /// The flows, sharded twice. A flow is in both maps or, while it is being put or removed, in the
 /// megaflow map alone, whose shard lock orders all who want the same megaflow.
 pub struct Registry {
-    by_ufid: Box<[RwLock<HashMap<Ufid, Arc<Flow>, foldhash::fast::RandomState>>]>,
-    by_megaflow: Box<[Mutex<HashMap<u128, Arc<Flow>, foldhash::fast::RandomState>>]>,
+    by_ufid: Box<[RwLock<Flows>]>,
+    by_megaflow: Box<[Mutex<Flows>]>,
     count: AtomicUsize,
 }
 
@@ -33,7 +47,7 @@ impl Default for Registry {
 }
 
 impl Registry {
-    fn ufid_shard(&self, ufid: Ufid) -> &RwLock<HashMap<Ufid, Arc<Flow>, foldhash::fast::RandomState>> {
+    fn ufid_shard(&self, ufid: Ufid) -> &RwLock<Flows> {
         // Bits that neither the UUID version nor its variant fixes; a caller's own ufid may be anything.
         &self.by_ufid[((ufid.0 ^ (ufid.0 >> 96)) as usize) % SHARDS]
     }
@@ -41,17 +55,19 @@ impl Registry {
     /// Adds a flow. If its megaflow or its ufid is taken, returns the flow that has it.
     pub fn insert(&self, flow: Arc<Flow>) -> Result<(), Arc<Flow>> {
         let mut megaflows = self.by_megaflow[(flow.megaflow as usize) % SHARDS].lock();
-        if let Some(there) = megaflows.get(&flow.megaflow) {
+        let megaflow_hash = hash_of_megaflow(flow.megaflow);
+        if let Some(there) = megaflows.find(megaflow_hash, |f| f.megaflow == flow.megaflow) {
             return Err(there.clone());
         }
         {
             let mut ufids = self.ufid_shard(flow.ufid).write();
-            if let Some(there) = ufids.get(&flow.ufid) {
+            let hash = hash_of_ufid(flow.ufid);
+            if let Some(there) = ufids.find(hash, |f| f.ufid == flow.ufid) {
                 return Err(there.clone());
             }
-            ufids.insert(flow.ufid, flow.clone());
+            ufids.insert_unique(hash, flow.clone(), |f| hash_of_ufid(f.ufid));
         }
-        megaflows.insert(flow.megaflow, flow);
+        megaflows.insert_unique(megaflow_hash, flow, |f| hash_of_megaflow(f.megaflow));
         self.count.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
@@ -63,30 +79,30 @@ impl Registry {
         {
             let mut ufids = self.ufid_shard(ufid).write();
             // Someone else may have removed it, and put another of that name, in between.
-            if !ufids.get(&ufid).is_some_and(|there| Arc::ptr_eq(there, &flow)) {
-                return None;
-            }
-            ufids.remove(&ufid);
+            ufids.find_entry(hash_of_ufid(ufid), |there| Arc::ptr_eq(there, &flow)).ok()?.remove();
         }
         flow.kill();
-        megaflows.remove(&flow.megaflow);
+        if let Ok(there) = megaflows.find_entry(hash_of_megaflow(flow.megaflow), |there| Arc::ptr_eq(there, &flow)) {
+            there.remove();
+        }
         self.count.fetch_sub(1, Ordering::Relaxed);
         Some(flow)
     }
 
     pub fn find(&self, ufid: Ufid) -> Option<Arc<Flow>> {
-        self.ufid_shard(ufid).read().get(&ufid).cloned()
+        self.ufid_shard(ufid).read().find(hash_of_ufid(ufid), |f| f.ufid == ufid).cloned()
     }
 
     pub fn find_megaflow(&self, megaflow: u128) -> Option<Arc<Flow>> {
-        self.by_megaflow[(megaflow as usize) % SHARDS].lock().get(&megaflow).cloned()
+        let shard = self.by_megaflow[(megaflow as usize) % SHARDS].lock();
+        shard.find(hash_of_megaflow(megaflow), |f| f.megaflow == megaflow).cloned()
     }
 
     /// Calls `f` for each flow until it returns false, holding no lock meanwhile.
     pub fn each(&self, mut f: impl FnMut(&Arc<Flow>) -> bool) {
         let mut flows = Vec::new();
         for shard in &self.by_ufid {
-            flows.extend(shard.read().values().cloned());
+            flows.extend(shard.read().iter().cloned());
             for flow in flows.drain(..) {
                 if !f(&flow) {
                     return;

@@ -38,6 +38,6 @@ pub fn flow_changed(flow: &Flow, old: &Arc<Program>) {
 }
 
 fn name(flow: &Flow) -> String {
-    let key = odp::format(&flow.key, Some(&flow.mask), false, None);
+    let key = odp::format(&flow.key(), Some(&flow.mask()), false, None);
     format!("ufid:{} mega_ufid:{} {key}", flow.ufid, Ufid(flow.megaflow))
 }

@@ -7,9 +7,11 @@ pub mod hash;
 pub mod key;
 pub mod matching;
 pub mod odp;
+pub mod packed;
 pub mod text;
 
 pub use compose::{compose, compose_len};
 pub use extract::{Extra, Offsets, TunnelKey, extract};
 pub use field::{Field, FieldInfo, FieldValue, Subfield};
 pub use key::{DpKey, DpMask, FlowKey, FlowMask, Match, Vlan};
+pub use packed::Packed;

@@ -6,11 +6,11 @@
 
 use std::sync::Arc;
 
-use fv_flow::DpMask;
 use fv_flow::key::DP_WORDS;
+use fv_flow::{DpKey, DpMask};
 
 use super::line::{Lines, NONE, WAYS, tag_of};
-use crate::hash::{Block, block, blocks_of};
+use crate::hash::{BLOCKS, Block, block, blocks_of};
 use crate::simd::{Level, Portable, Simd};
 
 /// Lines of a growing table that move to the bigger one at each insertion.
@@ -64,21 +64,30 @@ impl Mask {
         (0..8).filter(|i| self.blocks >> i & 1 != 0).fold(0, |h, i| level.hash(h, i, block(key, i), block(words, i)))
     }
 
-    /// Whether `key` agrees with `masked` wherever the mask looks.
-    pub fn matches(&self, key: &[u64; DP_WORDS], masked: &[u64; DP_WORDS]) -> bool {
-        !Portable::differ(block(key, 0), block(masked, 0), self.first()) && self.rest_matches(key, masked)
-    }
-
-    /// Whether `key` agrees with `masked` wherever the mask looks beyond the first block.
-    #[inline(always)]
-    pub fn rest_matches(&self, key: &[u64; DP_WORDS], masked: &[u64; DP_WORDS]) -> bool {
-        let mut rest = self.blocks & !1;
+    /// Whether the two keys agree wherever the mask looks.
+    pub fn matches(&self, key: &[u64; DP_WORDS], value: &[u64; DP_WORDS]) -> bool {
+        let mut rest = self.blocks;
         while rest != 0 {
             let i = rest.trailing_zeros() as usize;
-            if Portable::differ(block(key, i), block(masked, i), block(self.mask.0.words(), i)) {
+            if Portable::differ(block(key, i), block(value, i), block(self.mask.0.words(), i)) {
                 return false;
             }
             rest &= rest - 1;
+        }
+        true
+    }
+
+    /// Whether `key` agrees with a value wherever the mask looks beyond the first block. `values` are
+    /// the value's blocks that the mask looks at.
+    #[inline(always)]
+    pub fn rest_matches(&self, key: &[u64; DP_WORDS], values: &[Block]) -> bool {
+        let mut rest = self.blocks & !1;
+        for value in values {
+            let i = rest.trailing_zeros() as usize % BLOCKS;
+            if Portable::differ(block(key, i), value, block(self.mask.0.words(), i)) {
+                return false;
+            }
+            rest &= rest.wrapping_sub(1);
         }
         true
     }
@@ -255,7 +264,7 @@ impl Subtable {
     }
 
     /// Finds out whether there is one rule only.
-    fn note_single<'a>(&mut self, key_of: impl Fn(u32) -> Option<&'a [u64; DP_WORDS]>) {
+    fn note_single(&mut self, key_of: impl Fn(u32) -> Option<DpKey>) {
         self.single = None;
         if self.len() == 1 && self.is_settled() && self.table.lines.count() <= FEW_LINES {
             let indices = (0..self.table.lines.count()).flat_map(|at| self.table.lines.line(at).index);
@@ -263,7 +272,7 @@ impl Subtable {
             if let Some(index) = indices.next()
                 && let Some(key) = key_of(index)
             {
-                self.single = Some(Single { value: *block(key, 0), index });
+                self.single = Some(Single { value: *block(key.words(), 0), index });
             }
         }
     }
@@ -321,47 +330,48 @@ impl Classifier {
         &mut self.subtables[at]
     }
 
-    /// `key_of` gives stored flows' masked keys; of a flow just to be inserted, it may not know.
-    pub fn insert<'a>(
+    /// `key_of` gives stored flows' keys; of a flow just to be inserted, it may not know.
+    pub fn insert(
         &mut self,
         level: Level,
         mask: &DpMask,
-        masked: &'a [u64; DP_WORDS],
+        key: &DpKey,
         index: u32,
-        key_of: impl Fn(u32) -> Option<&'a [u64; DP_WORDS]>,
+        key_of: impl Fn(u32) -> Option<DpKey>,
     ) -> Arc<Mask> {
         let subtable = self.subtable(mask);
         let mask = subtable.mask.clone();
-        let key_of = |i: u32| if i == index { Some(masked) } else { key_of(i) };
-        subtable.insert(mask.hash_at(level, masked), index, |i| mask.hash_at(level, key_of(i).unwrap_or(masked)));
+        let key_of = |i: u32| if i == index { Some(*key) } else { key_of(i) };
+        let hash_of = |i: u32| mask.hash_at(level, key_of(i).unwrap_or(*key).words());
+        subtable.insert(mask.hash_at(level, key.words()), index, hash_of);
         subtable.note_single(key_of);
         self.changed();
         mask
     }
 
-    /// The flow with exactly this mask and masked key.
+    /// The flow with exactly this mask, and this key under it.
     pub fn exact(
         &self,
         level: Level,
         mask: &DpMask,
-        masked: &[u64; DP_WORDS],
+        key: &[u64; DP_WORDS],
         check: impl FnMut(u32) -> bool,
     ) -> Option<u32> {
         let subtable = self.subtables.iter().find(|s| s.mask.mask == *mask)?;
-        subtable.find(subtable.mask.hash_at(level, masked), check)
+        subtable.find(subtable.mask.hash_at(level, key), check)
     }
 
-    pub fn remove<'a>(
+    pub fn remove(
         &mut self,
         level: Level,
         mask: &DpMask,
-        masked: &[u64; DP_WORDS],
+        key: &[u64; DP_WORDS],
         index: u32,
-        key_of: impl Fn(u32) -> Option<&'a [u64; DP_WORDS]>,
+        key_of: impl Fn(u32) -> Option<DpKey>,
     ) -> bool {
         let Some(at) = self.subtables.iter().position(|s| s.mask.mask == *mask) else { return false };
         let subtable = &mut self.subtables[at];
-        let removed = subtable.remove(subtable.mask.hash_at(level, masked), index);
+        let removed = subtable.remove(subtable.mask.hash_at(level, key), index);
         if subtable.is_empty() {
             self.subtables.remove(at);
         } else {
@@ -431,9 +441,9 @@ mod tests {
             m.0.base.nw_src = bits.into();
             m
         };
-        let key = [0u64; DP_WORDS];
+        let key = DpKey::default();
         let put = |c: &mut Classifier, m: &DpMask, n: u32| {
-            c.insert(Level::Portable, m, &key, n + 1, |_| Some(&key));
+            c.insert(Level::Portable, m, &key, n + 1, |_| Some(key));
         };
         for n in 0..MASKS_MAX as u32 {
             let m = mask(n << 8);

@@ -8,17 +8,19 @@ use super::dpcls::Mask;
 use super::line::NONE;
 use crate::exec::{Code, Shape};
 use crate::flow::{Flow, SlotRef};
-use crate::hash::{Block, block};
+use crate::hash::{BLOCKS, Block, block};
 use crate::lookup::Probe;
 use crate::simd::Simd;
 
 /// One line to compare most keys with, one with the rest.
 #[repr(C, align(64))]
 pub struct Entry {
-    /// Block 0 of the masked key.
+    /// Block 0 of the flow's key.
     pub base: Block,
     pub flow: Arc<Flow>,
     mask: Arc<Mask>,
+    /// The key's other blocks that the mask looks at.
+    rest: Option<Box<[Block]>>,
     /// The flow's program as of `version`.
     pub code: Arc<Code>,
     pub slot: SlotRef,
@@ -40,10 +42,12 @@ pub enum State {
 
 impl Entry {
     pub fn new(flow: &Arc<Flow>, mask: Arc<Mask>, worker: WorkerId) -> Entry {
-        let code = flow.code();
+        let (code, key) = (flow.code(), flow.key());
+        let blocks = (1..BLOCKS).filter(|i| mask.blocks >> i & 1 != 0);
         Entry {
-            base: *block(flow.masked.words(), 0),
+            base: *block(key.words(), 0),
             flow: flow.clone(),
+            rest: (mask.blocks != 1).then(|| blocks.map(|i| *block(key.words(), i)).collect()),
             mask,
             shape: code.shape,
             code,
@@ -67,7 +71,7 @@ impl Entry {
 
     #[inline(always)]
     pub fn rest_matches(&self, probe: &Probe, mask: &Mask) -> bool {
-        mask.rest_matches(probe.key.words(), self.flow.masked.words())
+        self.rest.as_ref().is_some_and(|rest| mask.rest_matches(probe.key.words(), rest))
     }
 
     #[inline(always)]

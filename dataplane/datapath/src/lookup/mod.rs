@@ -396,16 +396,16 @@ impl Table {
 
     /// Makes a flow findable, in place of a dead one with the same mask and masked key.
     pub fn insert(&mut self, flow: &Arc<Flow>, worker: WorkerId) -> u32 {
-        let (masked, mask) = (flow.masked.words(), &flow.mask);
-        let port = flow.key.base.in_port;
+        let (key, mask) = (flow.key(), flow.mask());
+        let port = flow.in_port;
         let c = self.classifier_of(port).unwrap_or_else(|| {
             self.classifiers.push(Classifier::default());
             self.ports.insert(port, (self.classifiers.len() - 1) as u32);
             self.classifiers.len() - 1
         });
         let slab = &self.slab;
-        let same = |i: u32| slab.find(i).is_some_and(|e| e.flow.masked == flow.masked);
-        if let Some(index) = self.classifiers[c].exact(self.level, mask, masked, same) {
+        let same = |i: u32| slab.find(i).is_some_and(|e| mask.equal(&e.flow.key(), &key));
+        if let Some(index) = self.classifiers[c].exact(self.level, &mask, key.words(), same) {
             match self.entry(index) {
                 Some(e) if Arc::ptr_eq(&e.flow, flow) => return index,
                 _ => self.take_out(index),
@@ -414,18 +414,18 @@ impl Table {
         self.changes += 1;
         let index = self.slab.place();
         let slab = &self.slab;
-        let key_of = |i: u32| slab.find(i).map(|e| e.flow.masked.words());
-        let mask = self.classifiers[c].insert(self.level, mask, masked, index, key_of);
+        let key_of = |i: u32| slab.find(i).map(|e| e.flow.key());
+        let mask = self.classifiers[c].insert(self.level, &mask, &key, index, key_of);
         self.slab.put(index, Entry::new(flow, mask, worker));
         index
     }
 
     /// Forgets a flow, if it is here.
     pub fn remove(&mut self, flow: &Arc<Flow>) {
-        let Some(c) = self.classifier_of(flow.key.base.in_port) else { return };
+        let Some(c) = self.classifier_of(flow.in_port) else { return };
         let slab = &self.slab;
         let same = |i: u32| slab.find(i).is_some_and(|e| Arc::ptr_eq(&e.flow, flow));
-        if let Some(index) = self.classifiers[c].exact(self.level, &flow.mask, flow.masked.words(), same) {
+        if let Some(index) = self.classifiers[c].exact(self.level, &flow.mask(), flow.key().words(), same) {
             self.take_out(index);
         }
     }
@@ -433,10 +433,10 @@ impl Table {
     fn take_out(&mut self, index: u32) {
         let Some(entry) = self.slab.take(index) else { return };
         let flow = &entry.flow;
-        if let Some(c) = self.classifier_of(flow.key.base.in_port) {
+        if let Some(c) = self.classifier_of(flow.in_port) {
             let slab = &self.slab;
-            let key_of = |i: u32| slab.find(i).map(|e| e.flow.masked.words());
-            self.classifiers[c].remove(self.level, &flow.mask, flow.masked.words(), index, key_of);
+            let key_of = |i: u32| slab.find(i).map(|e| e.flow.key());
+            self.classifiers[c].remove(self.level, &flow.mask(), flow.key().words(), index, key_of);
         }
     }
 

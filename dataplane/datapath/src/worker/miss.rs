@@ -137,7 +137,7 @@ impl Worker {
             Err(there) => (there, false),
         };
         // Only a flow that covers this packet: one that merely has the same ufid may not.
-        if flow.mask.equal(&flow.masked, key) {
+        if flow.covers(key) {
             self.table.insert(&flow, self.handle.id);
         }
         (flow, new)
@@ -153,13 +153,13 @@ impl Worker {
 
     /// Runs the waiting packets of a flow that there is now, before any later packet can overtake them.
     fn release(&mut self, flow: &Flow) {
-        let mut mask = None;
+        let mut like = None;
         for q in 0..self.queues.len() {
             if self.queues[q].waiting.is_empty() {
                 continue;
             }
-            let mask = mask.get_or_insert_with(|| Mask::new(&flow.mask));
-            let freed = self.queues[q].take_waiting(|probe| mask.matches(probe.key.words(), flow.masked.words()));
+            let (mask, value) = like.get_or_insert_with(|| (Mask::new(&flow.mask()), flow.key()));
+            let freed = self.queues[q].take_waiting(|probe| mask.matches(probe.key.words(), value.words()));
             for w in freed {
                 if let Some(packet) = self.try_hit(w.packet, &w.probe, w.depth) {
                     self.defer(packet, &w.probe, w.depth, Some(q));
