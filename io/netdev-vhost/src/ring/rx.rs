@@ -129,17 +129,17 @@ fn burst<L: Layout, const W: usize>(ring: &mut L, side: &mut Side, out: &mut Bat
     for (place, head) in places.iter_mut().zip(&side.taken.heads) {
         *place = side.map.place::<W>(head, side.header);
     }
-    let mut done = 0;
-    while done < n {
-        let place = places[done];
+    let (mut done, mut bytes) = (0, 0);
+    for place in &places[..n] {
         let result = if place.at.is_null() {
             side.chain(done)
         } else {
             // SAFETY: the guest's memory has the bytes that the place tells.
-            unsafe { side.plain::<W>(place) }
+            unsafe { side.plain::<W>(*place) }
         };
         match result {
             Ok(Some(packet)) => {
+                bytes += packet.len();
                 // Never full: no more were taken than there is room.
                 let _ = out.push(packet);
             }
@@ -151,9 +151,12 @@ fn burst<L: Layout, const W: usize>(ring: &mut L, side: &mut Side, out: &mut Bat
         }
         done += 1;
     }
-    ring.untake(&side.taken.heads[done..]);
+    if done < n {
+        ring.untake(&side.taken.heads[done..]);
+    }
     ring.give(&side.taken.heads[..done], &[0; BATCH_MAX][..done]);
-    side.account(out, before);
+    Counts::add(&side.counts.packets, (out.len() - before) as u64);
+    Counts::add(&side.counts.bytes, bytes as u64);
     if side.call.is_some() && ring.wants_call() {
         side.call();
     }
@@ -274,13 +277,6 @@ impl Side {
             return None;
         }
         Some(packet)
-    }
-
-    #[inline(always)]
-    fn account(&mut self, out: &Batch, before: usize) {
-        let new = &out[before..];
-        Counts::add(&self.counts.packets, new.len() as u64);
-        Counts::add(&self.counts.bytes, new.iter().map(|p| p.len() as u64).sum());
     }
 
     #[cold]

@@ -5,6 +5,8 @@
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::fence;
 
+use fv_packet::BATCH_MAX;
+
 use super::counts::Fault;
 use super::desc::{self, Desc, Head, INDIRECT, NEXT, REST_ENOUGH, Taken};
 use super::features::feature;
@@ -94,7 +96,6 @@ impl Split {
     }
 
     /// Reads the rest of a chain. Whether it has come back to itself shows in its length.
-    #[cold]
     fn follow(&self, head: &mut Head, rest: &mut Vec<Desc>) -> Result<(), Fault> {
         let start = rest.len();
         let mut d = head.desc;
@@ -133,19 +134,16 @@ impl Layout for Split {
                 return Err(Fault::IndexJump);
             }
         }
-        let n = want.min(waiting.into()) as u16;
-        let first = taken.heads.len();
-        for i in 0..n {
-            let id = self.avail_entry(self.next.wrapping_add(i));
-            if id >= self.size {
-                self.next = self.next.wrapping_add(i);
-                return self.read_heads(first, taken).and(Err(Fault::NoDescriptor));
-            }
-            prefetch(self.desc_at(id));
-            taken.heads.push(Head { id, slots: 1, ..Head::default() });
+        let n = want.min(waiting.into()).min(BATCH_MAX);
+        let mut ids = [0; BATCH_MAX];
+        self.entries(n, &mut ids);
+        let ids = &ids[..n];
+        let worst = ids.iter().fold(0, |worst, id| worst.max(*id));
+        if worst >= self.size {
+            let good = ids.iter().position(|id| *id >= self.size).unwrap_or(n);
+            return self.read_heads(&ids[..good], taken).and(Err(Fault::NoDescriptor));
         }
-        self.next = self.next.wrapping_add(n);
-        self.read_heads(first, taken)
+        self.read_heads(ids, taken)
     }
 
     fn untake(&mut self, heads: &[Head]) {
@@ -221,17 +219,46 @@ impl Layout for Split {
 }
 
 impl Split {
-    /// Fills in the descriptors of the heads from `first` on, and ends the burst behind a lot of chained ones.
+    /// Copies the next `n` entries of the available ring, at most a batch.
     #[inline(always)]
-    fn read_heads(&mut self, first: usize, taken: &mut Taken) -> Result<(), Fault> {
+    fn entries(&self, n: usize, ids: &mut [u16; BATCH_MAX]) {
+        let first = usize::from(self.next & self.mask);
+        if first + BATCH_MAX <= usize::from(self.size) {
+            // SAFETY: the ring has a batch of entries from `first` on; they are copied once.
+            *ids = unsafe { self.avail.add(AVAIL_RING + first * 2).cast::<[u16; BATCH_MAX]>().read() };
+            if cfg!(target_endian = "big") {
+                ids.iter_mut().for_each(|id| *id = u16::from_le(*id));
+            }
+            return;
+        }
+        for (i, id) in ids.iter_mut().enumerate().take(n) {
+            *id = self.avail_entry(self.next.wrapping_add(i as u16));
+        }
+    }
+
+    /// Appends the buffers with these descriptors, which are in the table, and ends the burst behind a lot of chained
+    /// ones.
+    #[inline(always)]
+    fn read_heads(&mut self, ids: &[u16], taken: &mut Taken) -> Result<(), Fault> {
+        for id in ids {
+            prefetch(self.desc_at(*id));
+        }
+        let first = taken.heads.len();
+        let mut flags = 0;
+        taken.heads.extend(ids.iter().map(|id| {
+            let desc = self.read(*id);
+            flags |= desc.flags;
+            Head { desc, id: *id, slots: 1, rest: (0, 0) }
+        }));
+        self.next = self.next.wrapping_add(ids.len() as u16);
+        if flags & NEXT == 0 { Ok(()) } else { self.follow_all(first, taken) }
+    }
+
+    #[cold]
+    fn follow_all(&mut self, first: usize, taken: &mut Taken) -> Result<(), Fault> {
         let n = taken.heads.len();
         for i in first..n {
-            let head = &mut taken.heads[i];
-            head.desc = self.read(head.id);
-            if head.is_plain() || head.desc.flags & INDIRECT != 0 {
-                continue;
-            }
-            let followed = self.follow(head, &mut taken.rest);
+            let followed = self.follow(&mut taken.heads[i], &mut taken.rest);
             let keep = if followed.is_err() { i } else { i + 1 };
             if followed.is_err() || taken.rest.len() >= REST_ENOUGH {
                 self.next = self.next.wrapping_sub((n - keep) as u16);

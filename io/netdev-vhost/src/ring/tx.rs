@@ -103,8 +103,8 @@ impl TxRing {
             batch.clear();
             return sent;
         }
-        let sent =
-            if batch.iter().any(|p| self.side.needs_work(p)) { self.send_cut(batch) } else { self.put_all(batch) };
+        let work = batch.iter().fold(false, |work, p| work | needs_work(p));
+        let sent = if work { self.send_cut(batch) } else { self.put_all(batch) };
         batch.clear();
         self.side.account(&sent);
         sent
@@ -196,62 +196,38 @@ fn at<L: Layout>(width: Width, ring: &mut L, side: &mut Side, packets: &[Packet]
 /// there may be more buffers all the same.
 #[inline(always)]
 fn burst<L: Layout, const W: usize>(ring: &mut L, side: &mut Side, packets: &[Packet]) -> (Sent, bool) {
-    let mut sent = Sent::default();
-    let mut again = false;
     side.taken.clear();
-    side.lens.clear();
-    let mut fault = ring.take(packets.len(), &mut side.taken).err();
+    let fault = ring.take(packets.len(), &mut side.taken).err();
     let mut places = [std::ptr::null_mut(); BATCH_MAX];
     for (place, head) in places.iter_mut().zip(&side.taken.heads) {
         *place = side.map.target(head);
     }
-    for packet in packets {
-        let next = side.lens.len();
+    let mut lens = [0; BATCH_MAX];
+    let (mut n, mut bytes) = (0, 0);
+    for ((packet, head), place) in packets.iter().zip(&side.taken.heads).zip(&places) {
         let need = side.header + packet.len();
-        if next < side.taken.heads.len().min(BATCH_MAX) {
-            let (place, head) = (places[next], &side.taken.heads[next]);
-            if !place.is_null() && need <= head.desc.len as usize {
-                // SAFETY: the guest's memory has the head's bytes at the place.
-                unsafe { side.fill::<W>(place, packet) };
-                side.map.wrote(head.desc.addr, need);
-                side.lens.push(need as u32);
-                sent.packets += 1;
-                sent.bytes += packet.len() as u64;
-                continue;
-            }
+        if place.is_null() || need > head.desc.len as usize {
+            break;
         }
-        match side.scatter(ring, packet, fault) {
-            Ok(()) => {
-                sent.packets += 1;
-                sent.bytes += packet.len() as u64;
-            }
-            Err(No::TooLong) => {
-                Counts::add(&side.counts.too_long, 1);
-                sent.dropped += 1;
-            }
-            Err(No::Full) => break,
-            Err(No::Again) => {
-                again = true;
-                break;
-            }
-            Err(No::Fault(f)) => {
-                fault = Some(f);
-                break;
-            }
-        }
+        // SAFETY: the guest's memory has the head's bytes at the place.
+        unsafe { side.fill::<W>(*place, packet) };
+        side.map.wrote(head.desc.addr, need);
+        lens[n] = need as u32;
+        bytes += packet.len() as u64;
+        n += 1;
     }
-    let used = side.lens.len();
-    ring.untake(&side.taken.heads[used..]);
-    ring.give(&side.taken.heads[..used], &side.lens);
+    let mut sent = Sent { packets: n as u32, bytes, dropped: 0 };
+    if n < packets.len() {
+        side.lens.clear();
+        side.lens.extend_from_slice(&lens[..n]);
+        let again = side.go_on(ring, packets, &places, fault, &mut sent);
+        return (sent, again);
+    }
+    ring.give(&side.taken.heads[..n], &lens[..n]);
     if side.call.is_some() && ring.wants_call() {
         side.call();
     }
-    // A fault behind buffers that were enough for now shows again when it is reached.
-    if let Some(fault) = fault.filter(|_| sent.packets + sent.dropped < packets.len() as u32) {
-        side.fault = Some(fault);
-        side.counts.stop(fault);
-    }
-    (sent, again)
+    (sent, false)
 }
 
 impl GuestMap {
@@ -270,13 +246,6 @@ impl GuestMap {
 }
 
 impl Side {
-    /// Whether segmentation or a checksum is due that the guest does not take over.
-    #[inline(always)]
-    fn needs_work(&self, p: &Packet) -> bool {
-        let meta = p.meta();
-        meta.gso.is_some() || meta.csum == Csum::Partial || meta.ip_csum == Csum::Partial
-    }
-
     /// The first ten bytes of the header, and the number of buffers.
     #[inline(always)]
     fn header(&self, packet: &Packet, buffers: u16) -> [u8; vnet::LEN_MERGED] {
@@ -316,9 +285,66 @@ impl Side {
         }
     }
 
+    /// Sends the rest of a burst, whose first packets are in place, in whatever buffers there are.
+    #[cold]
+    fn go_on<L: Layout>(
+        &mut self,
+        ring: &mut L,
+        packets: &[Packet],
+        places: &[*mut u8; BATCH_MAX],
+        mut fault: Option<Fault>,
+        sent: &mut Sent,
+    ) -> bool {
+        let mut again = false;
+        for packet in &packets[sent.packets as usize..] {
+            let next = self.lens.len();
+            let need = self.header + packet.len();
+            let place = places.get(next).filter(|p| next < self.taken.heads.len() && !p.is_null());
+            if let Some(place) = place.filter(|_| need <= self.taken.heads[next].desc.len as usize) {
+                // SAFETY: the guest's memory has the head's bytes at the place.
+                unsafe { self.fill::<16>(*place, packet) };
+                self.map.wrote(self.taken.heads[next].desc.addr, need);
+                self.lens.push(need as u32);
+                sent.packets += 1;
+                sent.bytes += packet.len() as u64;
+                continue;
+            }
+            match self.scatter(ring, packet, fault) {
+                Ok(()) => {
+                    sent.packets += 1;
+                    sent.bytes += packet.len() as u64;
+                }
+                Err(No::TooLong) => {
+                    Counts::add(&self.counts.too_long, 1);
+                    sent.dropped += 1;
+                }
+                Err(No::Full) => break,
+                Err(No::Again) => {
+                    again = true;
+                    break;
+                }
+                Err(No::Fault(f)) => {
+                    fault = Some(f);
+                    break;
+                }
+            }
+        }
+        let used = self.lens.len();
+        ring.untake(&self.taken.heads[used..]);
+        ring.give(&self.taken.heads[..used], &self.lens);
+        if self.call.is_some() && ring.wants_call() {
+            self.call();
+        }
+        // A fault behind buffers that were enough for now shows again when it is reached.
+        if let Some(fault) = fault.filter(|_| sent.packets + sent.dropped < packets.len() as u32) {
+            self.fault = Some(fault);
+            self.counts.stop(fault);
+        }
+        again
+    }
+
     /// Puts a packet into chains, or into several buffers if the guest takes that. Nothing is written if it
     /// does not fit.
-    #[cold]
     fn scatter<L: Layout>(&mut self, ring: &mut L, packet: &Packet, fault: Option<Fault>) -> Result<(), No> {
         let need = self.header + packet.len();
         let first = self.lens.len();
@@ -386,6 +412,13 @@ impl Side {
             interrupt(fd, &self.counts);
         }
     }
+}
+
+/// Whether segmentation or a checksum is due, which the guest may or may not take over.
+#[inline(always)]
+fn needs_work(p: &Packet) -> bool {
+    let meta = p.meta();
+    meta.gso.is_some() | (meta.csum == Csum::Partial) | (meta.ip_csum == Csum::Partial)
 }
 
 /// Asks for the line at `at`, to be written soon.

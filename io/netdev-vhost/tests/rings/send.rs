@@ -47,10 +47,10 @@ impl Offers {
                 }
                 self.place = self.driver.free_from;
             }
-            let list = pieces(self.place, r.len, &r.cuts);
+            let mut list = pieces(self.place, r.len, &r.cuts);
             self.next_room += 1;
             if list.len() > usize::from(self.driver.size) {
-                continue;
+                list = pieces(self.place, r.len, &[]);
             }
             if self.driver.offer(&list, true, r.indirect).is_none() {
                 break;
