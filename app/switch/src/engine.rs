@@ -18,6 +18,7 @@ use crate::latency::Mode;
 use crate::openflow::BridgeIo;
 use crate::options::{DummyMode, SwitchOptions};
 use crate::pmd::{Topology, configure_port};
+use crate::vhost::Vhost;
 use crate::world::{BridgePorts, Iface, World, features};
 
 /// One bridge: its model, and the sockets of its OpenFlow side.
@@ -38,6 +39,8 @@ pub struct Engine {
     pub opts: SwitchOptions,
     pub registry: Registry,
     pub dummies: fv_netdev::dummy::World,
+    /// None where its thread could not be started.
+    _vhost: Option<Vhost>,
     pub env: Env,
     pub world: World,
     pub bridges: BTreeMap<String, Bridge>,
@@ -60,7 +63,12 @@ impl Engine {
         tls: fv_rpc::Tls,
     ) -> Engine {
         let dummies = fv_netdev::dummy::World::new(clock.clone());
-        let registry = device_classes(&opts, &dummies);
+        let mut registry = device_classes(&opts, &dummies);
+        let vhost = Vhost::start(clock.clone());
+        match &vhost {
+            Ok(v) => v.register(&mut registry),
+            Err(e) => log::error!(target: "vhost", "there are no vhost-user ports: {e}"),
+        }
         Engine {
             env: Env { rundir: opts.rundir.clone() },
             world: World::new(clock.clone(), dps),
@@ -68,6 +76,7 @@ impl Engine {
             opts,
             registry,
             dummies,
+            _vhost: vhost.ok(),
             bridges: BTreeMap::new(),
             packet_ins,
             tls,
@@ -146,7 +155,9 @@ impl Engine {
         let Some(b) = self.bridges.get_mut(bridge) else { return };
         let id = b.of.id();
         let peer = self.world.peer_of(id, iface);
-        let Some(i) = self.world.bridges.get_mut(&id).and_then(|p| p.ifaces.get_mut(iface)) else { return };
+        let Some(p) = self.world.bridges.get_mut(&id) else { return };
+        let dp_kind = p.dp_kind.clone();
+        let Some(i) = p.ifaces.get_mut(iface) else { return };
         let mut spec = OfPortSpec {
             ofp: i.ofp,
             dp_port: i.dp_port,
@@ -158,6 +169,11 @@ impl Engine {
         match &i.device {
             Some(d) => {
                 i.seen_seq = d.change_seq();
+                if let (Some(port), Some(inst)) = (i.dp_port, self.world.dps.insts.get(&dp_kind))
+                    && let Err(e) = inst.dp.resize_port(port)
+                {
+                    log::warn!(target: "bridge", "{iface}: {e}");
+                }
                 let s = d.status();
                 spec.hw_addr = s.mac.unwrap_or_default();
                 spec.mtu = s.mtu.unwrap_or(1500);

@@ -14,7 +14,9 @@ mod poll_worker;
 mod report;
 mod run;
 mod threads;
+mod vhost;
 mod world;
 
 pub use options::{DummyMode, SslOptions, SwitchOptions};
 pub use run::{Error, Switch, run};
+pub use vhost::repair_fault;

@@ -3,6 +3,7 @@
 mod help;
 mod modules;
 mod options;
+mod sigbus;
 
 use std::panic::{self, AssertUnwindSafe};
 use std::process::ExitCode;
@@ -65,6 +66,7 @@ fn serve(o: Options, clock: Clock) -> Result<()> {
         daemon::become_user(user, o.rawio)?;
     }
     let mut process = Daemon::start(&o.daemon)?;
+    sigbus::install()?;
     // From here on there may be threads.
     if o.lock_memory {
         daemon::lock_memory();

@@ -64,6 +64,8 @@ pub struct QueueDemand {
     pub numa: Option<i32>,
     /// Measured cost; 0 if unknown.
     pub cycles: u64,
+    /// Share of the time in which it is worth polling.
+    pub enabled_pct: u8,
     /// Core of `pmd-rxq-affinity`.
     pub pinned: Option<WorkerId>,
     /// The worker that it stays with, if that one may have it.
@@ -113,6 +115,7 @@ pub fn assign(queues: &[QueueDemand], workers: &[WorkerSlot], rules: Rules) -> P
         policy: rules.policy,
         plan: Plan { workers: vec![None; queues.len()], ..Plan::default() },
         load: BTreeMap::new(),
+        owned: BTreeMap::new(),
         held: BTreeSet::new(),
         dealt: BTreeMap::new(),
         crossed: 0,
@@ -125,6 +128,8 @@ pub fn assign(queues: &[QueueDemand], workers: &[WorkerSlot], rules: Rules) -> P
     if rules.policy != Policy::RoundRobin {
         order.sort_by_key(|q| std::cmp::Reverse(queues[*q].cycles));
     }
+    // Queues that rest have an owner, for when they do not any more, but are nobody's load.
+    order.sort_by_key(|q| queues[*q].enabled_pct == 0);
     for q in order {
         deal.place(q);
     }
@@ -136,8 +141,10 @@ struct Deal<'a> {
     workers: Vec<&'a WorkerSlot>,
     policy: Policy,
     plan: Plan,
-    /// Cycles and queues that each worker has.
-    load: BTreeMap<WorkerId, (u64, usize)>,
+    /// Cycles of each worker's queues, and the sum of their shares of time.
+    load: BTreeMap<WorkerId, (u64, u64)>,
+    /// Queues of each port that each worker has, resting or not.
+    owned: BTreeMap<(WorkerId, DpPort), usize>,
     /// Workers that kept something.
     held: BTreeSet<WorkerId>,
     /// Queues dealt so far to each group of workers.
@@ -149,7 +156,8 @@ struct Deal<'a> {
 impl<'a> Deal<'a> {
     fn give(&mut self, q: usize, to: WorkerId, step: Step) {
         let load = self.load.entry(to).or_default();
-        *load = (load.0.saturating_add(self.queues[q].cycles), load.1 + 1);
+        *load = (load.0.saturating_add(self.queues[q].cycles), load.1 + u64::from(self.queues[q].enabled_pct));
+        *self.owned.entry((to, self.queues[q].port)).or_default() += 1;
         self.plan.workers[q] = Some(to);
         self.plan.steps.push(step);
     }
@@ -219,6 +227,10 @@ impl<'a> Deal<'a> {
     fn choose(&mut self, q: usize, able: &[&WorkerSlot]) -> Option<WorkerId> {
         let ids: Vec<WorkerId> = able.iter().map(|w| w.id).collect();
         let load = |id: &WorkerId| self.load.get(id).copied().unwrap_or_default();
+        if self.queues[q].enabled_pct == 0 {
+            let owned = |id: &WorkerId| self.owned.get(&(*id, self.queues[q].port)).copied().unwrap_or(0);
+            return ids.into_iter().min_by_key(|id| (owned(id), load(id).1));
+        }
         // Dealing in turn is even only from an empty start.
         let kept = ids.iter().any(|id| self.held.contains(id));
         let unmeasured = self.queues[q].cycles == 0;
@@ -226,7 +238,7 @@ impl<'a> Deal<'a> {
             let by_count = unmeasured || self.policy == Policy::RoundRobin;
             return ids.into_iter().min_by_key(|id| {
                 let (cycles, n) = load(id);
-                if by_count { (n as u64, cycles) } else { (cycles, n as u64) }
+                if by_count { (n, cycles) } else { (cycles, n) }
             });
         }
         let n = ids.len();

@@ -106,11 +106,9 @@ impl Dp {
             let mut ports = self.ports.lock();
             let number = ports.choose(device.name(), wanted, self.kind == "dummy")?;
             let tx = Arc::new(open_tx(number, &*device)?);
-            let (closed, ack) = (Arc::<AtomicBool>::default(), Ack::new());
-            let rx = open_rx(number, &*device, || Life { closed: closed.clone(), token: ack.token() })?;
-            let queue = |q: &Rxq| PortQueue::new(q.stats.clone());
-            let queues = rx.iter().map(queue).collect();
-            ports.insert(Port { number, device, tx: tx.clone(), queues, closed, ack });
+            let ack = Ack::new();
+            let (rx, queues) = open_rx(number, &*device, 0, &ack)?;
+            ports.insert(Port { number, device, tx: tx.clone(), queues, ack });
             for worker in self.workers.lock().iter() {
                 worker.mailbox.send(Msg::AddTx(tx.clone()));
             }
@@ -127,7 +125,7 @@ impl Dp {
     /// Takes a port away. The device's queues are closed when the returned acknowledgement is done.
     pub fn del_port(&self, port: DpPort) -> Result<Arc<Ack>, DpError> {
         let gone = self.ports.lock().remove(port).ok_or(DpError::NoSuchPort)?;
-        gone.closed.store(true, Ordering::Release);
+        gone.queues.iter().for_each(|q| q.closed.store(true, Ordering::Release));
         let ack = gone.ack.clone();
         {
             let workers = self.workers.lock();
@@ -146,6 +144,37 @@ impl Dp {
         let device = self.device(port).ok_or(DpError::NoSuchPort)?;
         self.del_port(port)?.wait(patience);
         self.add_port(device, Some(port)).map(|_| ())
+    }
+
+    /// Opens or closes queues of a port, so that it has as many as its device has by now; those that stay lose
+    /// nothing. Says whether there was anything to do.
+    pub fn resize_port(&self, port: DpPort) -> Result<bool, DpError> {
+        {
+            let mut ports = self.ports.lock();
+            let p = ports.find_mut(port).ok_or(DpError::NoSuchPort)?;
+            let (n_rxq, n_txq) = (p.device.n_rxq(), p.device.n_txq());
+            if (n_rxq, n_txq) == (p.queues.len(), p.tx.len()) {
+                return Ok(false);
+            }
+            let tx = Arc::new(open_tx(port, &*p.device)?);
+            tx.set_by_hash(p.tx.is_by_hash());
+            let (rx, mut queues) = open_rx(port, &*p.device, p.queues.len(), &p.ack)?;
+            p.tx = tx.clone();
+            p.queues.append(&mut queues);
+            for gone in p.queues.drain(n_rxq.min(p.queues.len())..) {
+                gone.closed.store(true, Ordering::Release);
+            }
+            let ack = p.ack.clone();
+            for worker in self.workers.lock().iter() {
+                worker.mailbox.send(Msg::AddTx(tx.clone()));
+                worker.mailbox.send(Msg::DropQueues(port, ack.token()));
+            }
+            for queue in rx {
+                self.main_mailbox.send(Msg::AddQueue(Box::new(queue)));
+            }
+        }
+        self.place_new(port);
+        Ok(true)
     }
 
     pub fn port_by_name(&self, name: &str) -> Option<DpPort> {
@@ -250,12 +279,23 @@ impl Dp {
     }
 }
 
-fn open_rx(port: DpPort, device: &dyn Device, life: impl Fn() -> Life) -> Result<Vec<Rxq>, DpError> {
-    let open = |q| match device.open_rxq(q) {
-        Ok(rx) => Ok(Rxq::new(port, q, rx, Arc::default(), life())),
-        Err(error) => Err(DpError::Other(error.to_string())),
+/// Opens the receive queues from `first` on: for their worker, and for the port.
+fn open_rx(
+    port: DpPort,
+    device: &dyn Device,
+    first: usize,
+    ack: &Arc<Ack>,
+) -> Result<(Vec<Rxq>, Vec<PortQueue>), DpError> {
+    let open = |q| {
+        let rx = device.open_rxq(q).map_err(|error| DpError::Other(error.to_string()))?;
+        let closed = Arc::<AtomicBool>::default();
+        let life = Life { closed: closed.clone(), token: ack.token() };
+        let mut queue = Rxq::new(port, q, rx, Arc::default(), life);
+        queue.enabled = device.enabled_rxqs();
+        let known = PortQueue::new(queue.stats.clone(), closed);
+        Ok((queue, known))
     };
-    (0..device.n_rxq()).map(open).collect()
+    (first..device.n_rxq()).map(open).collect()
 }
 
 fn open_tx(port: DpPort, device: &dyn Device) -> Result<PortTx, DpError> {

@@ -8,7 +8,7 @@ use fv_core::DpPort;
 use fv_dpif::{DpError, DpPortInfo, WorkerId};
 use fv_netdev::{Device, Polling};
 
-use crate::usage::Usage;
+use crate::usage::{Enabled, Usage};
 use crate::worker::mailbox::Ack;
 use crate::worker::stats::QueueStats;
 use crate::worker::tx::PortTx;
@@ -23,12 +23,23 @@ pub struct PortQueue {
     pub pinned: Option<WorkerId>,
     /// What it has cost lately.
     pub usage: Usage,
+    /// How much of the time it was worth polling.
+    pub enabled: Enabled,
+    /// Set when it is taken away.
+    pub closed: Arc<AtomicBool>,
 }
 
 impl PortQueue {
     /// New queues start with the control thread and move from there to where they belong.
-    pub fn new(stats: Arc<QueueStats>) -> PortQueue {
-        PortQueue { stats, worker: WorkerId::MAIN, pinned: None, usage: Usage::default() }
+    pub fn new(stats: Arc<QueueStats>, closed: Arc<AtomicBool>) -> PortQueue {
+        PortQueue {
+            stats,
+            worker: WorkerId::MAIN,
+            pinned: None,
+            usage: Usage::default(),
+            enabled: Enabled::default(),
+            closed,
+        }
     }
 }
 
@@ -37,8 +48,6 @@ pub struct Port {
     pub device: Arc<dyn Device>,
     pub tx: Arc<PortTx>,
     pub queues: Vec<PortQueue>,
-    /// Set when the port is taken away.
-    pub closed: Arc<AtomicBool>,
     /// Done when its queues are closed.
     pub ack: Arc<Ack>,
 }
@@ -50,6 +59,11 @@ impl Port {
 
     pub fn polling(&self) -> Polling {
         self.device.polling()
+    }
+
+    /// Whether a queue is worth polling just now.
+    pub fn is_enabled(&self, queue: usize) -> bool {
+        self.device.enabled_rxqs().is_none_or(|e| e.is_enabled(queue))
     }
 }
 

@@ -36,9 +36,43 @@ impl Usage {
     }
 }
 
+/// Whether a queue was worth polling in each of the last intervals.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Enabled {
+    history: u16,
+    filled: u32,
+}
+
+impl Enabled {
+    /// An interval ends.
+    pub fn sample(&mut self, enabled: bool) {
+        self.history = (self.history << 1 | u16::from(enabled)) & ((1 << INTERVALS) - 1);
+        self.filled = (self.filled + 1).min(INTERVALS as u32);
+    }
+
+    /// Share of the time, in percent; `now` where nothing is known yet. A queue that is worth it now is not 0.
+    pub fn percent(&self, now: bool) -> u8 {
+        let known = (self.history.count_ones() * 100).checked_div(self.filled);
+        let past = known.unwrap_or(if now { 100 } else { 0 }) as u8;
+        past.max(u8::from(now))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn share_of_time() {
+        let mut e = Enabled::default();
+        assert_eq!((e.percent(true), e.percent(false)), (100, 0));
+        e.sample(false);
+        assert_eq!((e.percent(true), e.percent(false)), (1, 0));
+        (0..3).for_each(|_| e.sample(true));
+        assert_eq!(e.percent(false), 75);
+        (0..12).for_each(|_| e.sample(false));
+        assert_eq!(e.percent(false), 0);
+    }
 
     #[test]
     fn whole_intervals_count_and_old_ones_go() {

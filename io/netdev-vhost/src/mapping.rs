@@ -6,7 +6,7 @@
 use std::io;
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use rustix::fs::FileType;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
@@ -134,6 +134,14 @@ static ENTRIES: [Entry; MAPPINGS_MAX] = [const {
     }
 }; MAPPINGS_MAX];
 
+static REPAIRS: AtomicU64 = AtomicU64::new(0);
+
+/// Moves whenever some mapping dies.
+#[inline]
+pub fn repairs() -> u64 {
+    REPAIRS.load(Ordering::Relaxed)
+}
+
 impl Entry {
     fn reserve() -> Option<&'static Entry> {
         ENTRIES.iter().find(|e| e.start.compare_exchange(0, RESERVED, Ordering::Acquire, Ordering::Relaxed).is_ok())
@@ -167,6 +175,7 @@ pub fn repair(address: usize) -> bool {
         // change under its hands; now they have become zeros.
         let mapped = unsafe { rustix::mm::mmap_anonymous(at as *mut _, page, prot, flags) };
         e.dead.store(true, Ordering::Relaxed);
+        REPAIRS.fetch_add(1, Ordering::Relaxed);
         return mapped.is_ok();
     }
     false

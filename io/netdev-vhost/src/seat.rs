@@ -63,11 +63,11 @@ impl<R> Seat<R> {
         self.state.load(Ordering::Relaxed) == RUNNING
     }
 
-    /// For the owner: lets a ring run. One that is there is dropped.
-    pub fn start(&self, ring: R, patience: Duration) -> Result<(), Stuck> {
+    /// For the owner: puts a ring in, to rest until [`Seat::resume`]. One that is there is dropped.
+    pub fn put(&self, ring: R, patience: Duration) -> Result<(), Stuck> {
         let mut seat = self.ring.try_lock_for(patience).ok_or(Stuck)?;
+        self.state.store(STOPPED, Ordering::Release);
         *seat = Some(ring);
-        self.state.store(RUNNING, Ordering::Release);
         Ok(())
     }
 
@@ -80,6 +80,17 @@ impl<R> Seat<R> {
         self.state.store(ABANDONED, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         Ok(self.ring.try_lock().ok_or(Stuck)?.take())
+    }
+
+    /// For the owner: the ring rests where it is, and the worker has left it.
+    pub fn pause(&self, patience: Duration) -> Result<(), Stuck> {
+        self.state.store(STOPPED, Ordering::Release);
+        self.ring.try_lock_for(patience).map(|_| ()).ok_or(Stuck)
+    }
+
+    /// For the owner: a ring that is there runs again.
+    pub fn resume(&self) {
+        self.state.store(RUNNING, Ordering::Release);
     }
 
     /// For the owner: changes something about a ring that goes on.
@@ -112,7 +123,8 @@ mod tests {
         });
         let mut position = 0;
         for round in 0..200 {
-            seat.start(position, LONG).unwrap();
+            seat.put(position, LONG).unwrap();
+            seat.resume();
             while bursts.load(Ordering::Relaxed) <= round {
                 std::thread::yield_now();
             }
@@ -130,10 +142,16 @@ mod tests {
     fn a_ring_lets_go_of_its_memory() {
         let memory = Arc::new(());
         let seat = Arc::new(Seat::default());
-        seat.start(memory.clone(), LONG).unwrap();
+        seat.put(memory.clone(), LONG).unwrap();
+        seat.resume();
         drop(seat.stop(LONG));
         assert_eq!(Arc::strong_count(&memory), 1);
-        seat.start(memory.clone(), LONG).unwrap();
+        seat.put(memory.clone(), LONG).unwrap();
+        assert_eq!(seat.run(|_| ()), None, "it rests");
+        seat.resume();
+        seat.pause(LONG).unwrap();
+        assert_eq!(seat.run(|_| ()), None);
+        seat.resume();
         seat.run(|_| assert_eq!(seat.stop(Duration::from_millis(1)), Err(Stuck)));
         assert_eq!(Arc::strong_count(&memory), 1);
     }

@@ -3,9 +3,11 @@
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
 use fv_packet::Batch;
 
+use crate::enabled::EnabledQueues;
 use crate::registry::Options;
 
 /// Who calls [`RxQueue::recv`].
@@ -33,6 +35,12 @@ pub trait Device: Any + Send + Sync {
     fn open_rxq(&self, q: usize) -> Result<Box<dyn RxQueue>, DeviceError>;
     /// Opens transmit queue `q` < [`Device::n_txq`].
     fn open_txq(&self, q: usize) -> Result<Box<dyn TxQueue>, DeviceError>;
+
+    /// Which receive queues are worth polling; None where all are, always. The same object at each call. The number
+    /// of queues may change by itself too, which [`Device::change_seq`] shows.
+    fn enabled_rxqs(&self) -> Option<Arc<EnabledQueues>> {
+        None
+    }
 
     fn status(&self) -> DeviceStatus;
     fn stats(&self) -> PortStats;

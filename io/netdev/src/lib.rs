@@ -6,6 +6,7 @@
 mod device;
 pub mod dummy;
 mod egress;
+mod enabled;
 pub mod pair;
 pub mod pcap;
 mod registry;
@@ -17,6 +18,7 @@ pub use device::{
     Changed, Device, DeviceError, DeviceStatus, Duplex, Polling, PortStats, RxQueue, Sent, TxOffloads, TxQueue,
 };
 pub use egress::{EgressError, egress_fixup};
+pub use enabled::EnabledQueues;
 pub use registry::{Env, Factory, Options, Registry};
 pub use socket::SystemDevice;
 pub use tap::TapDevice;

@@ -19,6 +19,7 @@ use fv_packet::{Batch, Packet};
 use crate::device::{
     Changed, Device, DeviceError, DeviceStatus, Polling, PortStats, RxQueue, Sent, TxOffloads, TxQueue,
 };
+use crate::enabled::EnabledQueues;
 use crate::registry::Options;
 
 /// Which way a packet goes.
@@ -117,6 +118,10 @@ impl TxQueue for Tx {
 }
 
 impl Device for Wrapped {
+    fn enabled_rxqs(&self) -> Option<Arc<EnabledQueues>> {
+        self.inner.enabled_rxqs()
+    }
+
     fn name(&self) -> &str {
         self.inner.name()
     }

@@ -202,9 +202,10 @@ fn rxq_show(c: &mut Ctx, words: &[&str]) -> fv_core::Reply {
             queues_sum += cycles;
             let _ = writeln!(
                 out,
-                "  port: {:<16}  queue-id: {:2} (enabled)   pmd usage: {}",
+                "  port: {:<16}  queue-id: {:2} {}  pmd usage: {}",
                 q.name,
                 q.queue,
+                if q.enabled { "(enabled) " } else { "(disabled)" },
                 text(percent(cycles, q.usage.known()))
             );
         }

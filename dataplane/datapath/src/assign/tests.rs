@@ -9,6 +9,7 @@ fn queues(spec: &[(u32, usize, u64)]) -> Vec<QueueDemand> {
         polling: Polling::Poll,
         numa: Some(0),
         cycles,
+        enabled_pct: 100,
         pinned: None,
         keep: None,
     };
@@ -114,6 +115,7 @@ fn any_queues() -> impl Strategy<Value = Vec<QueueDemand>> {
                     polling: [Polling::Poll, Polling::Event, Polling::Main][usize::from(polling)],
                     numa: (numa >= 0).then_some(numa),
                     cycles,
+                    enabled_pct: 100,
                     pinned: pinned.map(WorkerId),
                     keep: keep.map(WorkerId),
                 }

@@ -13,6 +13,7 @@ fn world(queues: &[(i32, u64, i32)], workers: &[(i32, i32)]) -> (Vec<QueueDemand
         polling: Polling::Poll,
         numa: Some(numa),
         cycles,
+        enabled_pct: 100,
         pinned: None,
         keep: Some(WorkerId(at)),
     };

@@ -64,6 +64,8 @@ pub struct QueueInfo {
     pub queue: usize,
     pub worker: WorkerId,
     /// It is where `pmd-rxq-affinity` wants it.
+    /// It is worth polling, says its device.
+    pub enabled: bool,
     pub pinned: bool,
     pub stats: Arc<QueueStats>,
     pub usage: Usage,
@@ -272,6 +274,7 @@ impl Dp {
                 name: port.device.name().into(),
                 queue,
                 worker: q.worker,
+                enabled: port.is_enabled(queue),
                 pinned: q.pinned == Some(q.worker),
                 stats: q.stats.clone(),
                 usage: q.usage,
@@ -315,7 +318,11 @@ impl Dp {
         }
         drop(staff);
         for port in self.ports.lock().iter_mut().filter(|p| p.polling() == Polling::Poll) {
-            port.queues.iter_mut().for_each(|q| q.usage.sample(q.stats.ticks()));
+            let enabled = port.device.enabled_rxqs();
+            for (n, q) in port.queues.iter_mut().enumerate() {
+                q.usage.sample(q.stats.ticks());
+                q.enabled.sample(enabled.as_ref().is_none_or(|e| e.is_enabled(n)));
+            }
         }
         self.balance(now, &busy);
     }
@@ -368,6 +375,7 @@ fn demands(ports: &PortTable, keep: impl Fn(&Port, &PortQueue) -> bool) -> Vec<Q
             polling: port.polling(),
             numa: port.device.numa_id(),
             cycles: q.usage.sum(INTERVALS),
+            enabled_pct: q.enabled.percent(port.is_enabled(queue)),
             pinned: q.pinned,
             keep: keep(port, q).then_some(q.worker),
         };

@@ -25,6 +25,8 @@ pub enum Msg {
     AddTx(Arc<PortTx>),
     /// Closes the port's queues here and forgets how to send to it.
     DropPort(DpPort, AckToken),
+    /// Closes those of the port's queues that have been taken away.
+    DropQueues(DpPort, AckToken),
     /// Hands a queue to another worker, directly.
     MoveQueue {
         port: DpPort,

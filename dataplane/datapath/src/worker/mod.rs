@@ -8,6 +8,7 @@ mod miss;
 pub mod perf;
 mod process;
 mod ready;
+mod resting;
 pub mod rxq;
 pub mod stats;
 pub mod tx;
@@ -30,6 +31,7 @@ use self::mailbox::{Mail, Mailbox, Msg};
 use self::perf::{LogRules, Perf, Sample};
 use self::process::Scratch;
 use self::ready::ReadySet;
+use self::resting::Resting;
 use self::rxq::Rxq;
 use self::stats::{Snapshot, Stat, WorkerStats};
 use self::tx::TxPorts;
@@ -129,7 +131,9 @@ pub struct Worker {
     /// Reused for each exchange with the mailbox.
     mail: Mail,
     table: Table,
+    /// Those that turns go through.
     queues: Vec<Rxq>,
+    resting: Resting,
     /// Moves whenever the set of queues changes.
     queues_seq: u64,
     /// For event workers: which queues have something, as of `ready_seq`.
@@ -148,6 +152,8 @@ pub struct Worker {
     pace: Pace,
     last_turn: u64,
     pressed: bool,
+    /// The last turn had packets.
+    was_busy: bool,
     /// Reads a cheap clock for cycle accounting; any unit.
     ticks: fn() -> u64,
     /// When the last turn ended, in ticks.
@@ -178,6 +184,7 @@ impl Worker {
             mail: Mail::default(),
             table: Table::default(),
             queues: Vec::new(),
+            resting: Resting::default(),
             queues_seq: 0,
             ready: None,
             ready_seq: 0,
@@ -189,6 +196,7 @@ impl Worker {
             pace: Pace::default(),
             last_turn: 0,
             pressed: false,
+            was_busy: false,
             ticks,
             turn_end: None,
             perf: None,
@@ -203,6 +211,7 @@ impl Worker {
         let start = (self.ticks)();
         self.idle_until(start);
         let mut result = self.begin(now);
+        self.follow_enabled(self.was_busy);
         self.fill_buckets(now, start);
         let before_turn = self.sampling();
         let mut queues = self.queues_to_poll();
@@ -228,6 +237,7 @@ impl Worker {
         result.more |= self.env.tx.flush(now, self.hold(), &self.env.stats);
         result.more |= self.queues.iter().any(|q| !q.waiting.is_empty());
         let idle = result.packets == 0;
+        self.was_busy = !idle;
         self.env.stats.add(if idle { Stat::IdleTurns } else { Stat::BusyTurns }, 1);
         let end = (self.ticks)();
         self.turn_end = Some(end);
@@ -482,24 +492,27 @@ impl Worker {
     fn message(&mut self, msg: Msg) {
         match msg {
             Msg::AddQueue(queue) => {
-                let closed = queue.is_closed();
-                self.queues.push(*queue);
-                self.queues_seq += 1;
-                if closed {
-                    self.close_queue(self.queues.len() - 1);
+                if queue.is_closed() {
+                    self.close_queue(*queue);
+                } else {
+                    self.add_queue(*queue);
                 }
             }
             Msg::AddTx(tx) => self.env.tx.add(tx),
             Msg::DropPort(port, _token) => {
                 self.env.tx.remove(port, &self.env.stats);
-                while let Some(at) = self.queues.iter().position(|q| q.port == port) {
-                    self.close_queue(at);
+                while let Some(queue) = self.take_queue(|q| q.port == port) {
+                    self.close_queue(queue);
+                }
+            }
+            Msg::DropQueues(port, _token) => {
+                while let Some(queue) = self.take_queue(|q| q.port == port && q.is_closed()) {
+                    self.close_queue(queue);
                 }
             }
             Msg::MoveQueue { port, queue, to, token: _token } => {
-                if let Some(at) = self.queues.iter().position(|q| q.port == port && q.queue == queue) {
-                    self.queues_seq += 1;
-                    to.send(Msg::AddQueue(Box::new(self.queues.remove(at))));
+                if let Some(queue) = self.take_queue(|q| q.port == port && q.queue == queue) {
+                    to.send(Msg::AddQueue(Box::new(queue)));
                 }
             }
             Msg::CacheUse(cache_use) => self.table.set_cache_use(cache_use),
@@ -509,9 +522,7 @@ impl Worker {
         }
     }
 
-    fn close_queue(&mut self, at: usize) {
-        let mut queue = self.queues.remove(at);
-        self.queues_seq += 1;
+    fn close_queue(&mut self, mut queue: Rxq) {
         for waiting in queue.waiting.drain(..) {
             self.env.drop(waiting.packet, DropReason::UpcallQueueFull);
         }
@@ -521,7 +532,9 @@ impl Worker {
     pub(crate) fn into_queues(mut self) -> Vec<Rxq> {
         self.take_messages(self.env.now);
         self.env.tx.close(&self.env.stats);
-        std::mem::take(&mut self.queues)
+        let mut all = std::mem::take(&mut self.queues);
+        all.append(&mut self.resting.queues);
+        all
     }
 
     pub fn handle(&self) -> &WorkerHandle {
@@ -536,7 +549,7 @@ impl Worker {
         self.queues.iter().filter(|q| !q.broken).filter_map(|q| q.rx.fd())
     }
 
-    /// Port and number of each queue that is polled here.
+    /// Port and number of each queue that is polled here just now.
     pub fn queues(&self) -> impl Iterator<Item = (DpPort, usize)> + '_ {
         self.queues.iter().map(|q| (q.port, q.queue))
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use fv_core::DpPort;
-use fv_netdev::RxQueue;
+use fv_netdev::{EnabledQueues, RxQueue};
 use fv_packet::Packet;
 
 use super::adapt::Adapt;
@@ -35,15 +35,17 @@ pub struct Rxq {
     pub budget: Bucket,
     /// Whether its lookups ask the cache.
     pub adapt: Adapt,
+    /// Where its device says whether it is worth polling; None if it always is.
+    pub enabled: Option<Arc<EnabledQueues>>,
     /// Failed for good: not polled again until its port is opened anew.
     pub broken: bool,
     life: Life,
 }
 
-/// Ties a queue to its port: on its way between workers it may miss that the port has gone.
+/// Ties a queue to its port: on its way between workers it may miss that it has been taken away.
 pub struct Life {
     pub closed: Arc<AtomicBool>,
-    /// Whoever closes the port waits for all of these.
+    /// Whoever closes it waits for all of these.
     pub token: AckToken,
 }
 
@@ -57,12 +59,19 @@ impl Rxq {
             waiting: VecDeque::new(),
             budget: Bucket::default(),
             adapt: Adapt::default(),
+            enabled: None,
             broken: false,
             life,
         }
     }
 
-    /// Its port is gone.
+    /// Cost: one load.
+    #[inline]
+    pub fn is_worth_polling(&self) -> bool {
+        self.enabled.as_ref().is_none_or(|e| e.is_enabled(self.queue))
+    }
+
+    /// It has been taken away.
     pub fn is_closed(&self) -> bool {
         self.life.closed.load(Ordering::Acquire)
     }

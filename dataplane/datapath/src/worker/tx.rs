@@ -35,6 +35,15 @@ impl PortTx {
         PortTx { port, offloads, queues: queues.into_iter().map(Mutex::new).collect(), by_hash: AtomicBool::new(false) }
     }
 
+    #[allow(clippy::len_without_is_empty)]
+    pub fn len(&self) -> usize {
+        self.queues.len()
+    }
+
+    pub fn is_by_hash(&self) -> bool {
+        self.by_hash.load(Ordering::Relaxed)
+    }
+
     /// Says what it was before.
     pub fn set_by_hash(&self, by_hash: bool) -> bool {
         self.by_hash.swap(by_hash, Ordering::Relaxed)
@@ -136,14 +145,18 @@ impl TxPorts {
         TxPorts { index, ports: Vec::new(), dirty: Vec::new() }
     }
 
-    /// Port numbers are below 65536: the port table sees to it.
+    /// Port numbers are below 65536: the port table sees to it. A port that is there gets other queues, and keeps
+    /// what waits for it.
     pub fn add(&mut self, tx: Arc<PortTx>) {
         let at = tx.port.0 as usize;
         if self.ports.len() <= at {
             self.ports.resize_with(at + 1, || None);
         }
         let queue = self.index % tx.queues.len().max(1);
-        self.ports[at] = Some(Box::new(TxPort { tx, queue, buffer: Batch::new(), due: None }));
+        match &mut self.ports[at] {
+            Some(port) => (port.tx, port.queue) = (tx, queue),
+            none => *none = Some(Box::new(TxPort { tx, queue, buffer: Batch::new(), due: None })),
+        }
         // A port is in `dirty` once at most, so that pushing never allocates.
         self.dirty.reserve(self.ports.len());
     }
