@@ -14,6 +14,8 @@ use fv_rpc::{Interest, Listener, Poller, Stream, Tls};
 
 /// Port of `tcp:` and `ssl:` targets that name none.
 const OPENFLOW_PORT: u16 = 6653;
+/// The shortest time after which a silent controller is probed.
+const MIN_PROBE_S: u64 = 5;
 /// Bytes read from one connection in one turn.
 const READ_PER_TURN: usize = 64 << 10;
 /// Accepted connections of one bridge; more wait in the kernel's backlog.
@@ -32,6 +34,8 @@ struct Active {
     stream: Option<Stream>,
     conn: Option<ConnId>,
     target: String,
+    kind: Kind,
+    last_error: Option<String>,
 }
 
 /// What a listener's connections are.
@@ -84,7 +88,7 @@ impl BridgeIo {
         });
         self.failed.clear();
         self.listen(now);
-        of.set_controllers(active.iter().map(|s| controller(s)).collect(), now);
+        of.set_controllers(specs.iter().map(controller).collect(), now);
         let gone: Vec<String> =
             self.active.keys().filter(|t| !active.iter().any(|s| s.target == **t)).cloned().collect();
         for t in gone {
@@ -97,7 +101,8 @@ impl BridgeIo {
                 let mut fsm = Reconnect::new(&s.target, now);
                 fsm.set_probe_interval(Nanos::ZERO);
                 fsm.enable(now);
-                Active { fsm, stream: None, conn: None, target: s.target.clone() }
+                let kind = if s.service { Kind::Service } else { Kind::Primary };
+                Active { fsm, stream: None, conn: None, target: s.target.clone(), kind, last_error: None }
             });
             a.fsm.set_backoff(Nanos::from_secs(1), Nanos::from_ms(u64::from(s.max_backoff_ms)));
         }
@@ -220,6 +225,7 @@ impl BridgeIo {
         if let Some(t) = s.last_disconnected {
             m.insert("sec_since_disconnect".into(), now.saturating_sub(t).secs().to_string());
         }
+        m.extend(a.last_error.as_ref().map(|e| ("last_error".into(), e.clone())));
         Some((a.fsm.is_connected(), m))
     }
 
@@ -229,9 +235,16 @@ impl BridgeIo {
 }
 
 fn controller(s: &ControllerSpec) -> OfController {
+    // Whole seconds, and not less than five; what is less than one switches probes off.
+    let probe_s = match u64::from(s.inactivity_probe_ms / 1000) {
+        0 => 0,
+        s => s.max(MIN_PROBE_S),
+    };
     OfController {
         target: s.target.clone(),
-        probe_interval: Nanos::from_ms(u64::from(s.inactivity_probe_ms)),
+        passive: is_passive(&s.target),
+        enable_async: s.enable_async,
+        probe_interval: Nanos::from_secs(probe_s),
         rate_limit: s.rate_limit.map(|r| (r, s.burst_limit.unwrap_or(0))),
     }
 }
@@ -306,7 +319,7 @@ impl Active {
                         self.stream = Some(s);
                         self.turn_stream(of, now);
                     }
-                    Err(e) => self.fsm.connect_failed(now, Cause::Error(&e.reason())),
+                    Err(e) => self.failed(now, &e.reason()),
                 }
             }
             Some(Action::Disconnect) => {
@@ -315,6 +328,11 @@ impl Active {
             }
             Some(Action::Probe) | None => {}
         }
+    }
+
+    fn failed(&mut self, now: Nanos, error: &str) {
+        self.last_error = Some(error.to_owned());
+        self.fsm.connect_failed(now, Cause::Error(error));
     }
 
     fn drop_stream(&mut self, of: &mut Ofproto) {
@@ -331,14 +349,14 @@ impl Active {
             None => match s.connect() {
                 Ok(true) => {
                     self.fsm.connected(now);
-                    let id = of.connect(Kind::Primary, &self.target, now);
+                    let id = of.connect(self.kind, &self.target, now);
                     self.conn = Some(id);
                     id
                 }
                 Ok(false) => return,
                 Err(e) => {
                     self.stream = None;
-                    self.fsm.connect_failed(now, Cause::Error(&errno_text(&e)));
+                    self.failed(now, &errno_text(&e));
                     return;
                 }
             },
@@ -346,14 +364,15 @@ impl Active {
         if let Err(end) = pump(s, of, id, now) {
             self.drop_stream(of);
             let text;
-            let cause = match &end {
-                End::Eof => Cause::Eof,
-                End::Error(e) => Cause::Error(e),
+            let (cause, error) = match &end {
+                End::Eof => (Cause::Eof, "End of file"),
+                End::Error(e) => (Cause::Error(e), e.as_str()),
                 End::Closed(c) => {
                     text = c.to_string();
-                    Cause::Error(&text)
+                    (Cause::Error(&text), if *c == Closed::Inactive { "Connection timed out" } else { text.as_str() })
                 }
             };
+            self.last_error = Some(error.to_owned());
             self.fsm.disconnected(now, cause);
         }
     }

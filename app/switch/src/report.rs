@@ -7,6 +7,7 @@ use fv_config::report::Report;
 use fv_core::Nanos;
 use fv_netdev::{DeviceStatus, Duplex, PortStats};
 use fv_ofproto::conn::Kind;
+use fv_openflow::msg::Role;
 use fv_ovsdb::{Atom, Datum, Uuid};
 use fv_ovsdb_db::client::{Client, TxnBuilder};
 
@@ -21,7 +22,7 @@ pub fn configuration(e: &Engine, applied: &Applied, db: &Client, cur_cfg: i64, n
         let row = b.spec.uuid;
         r.set("Bridge", row, "datapath_id", Datum::string(format!("{:016x}", b.dpid)));
         r.set("Bridge", row, "datapath_version", Datum::string(VERSION));
-        controllers(e, name, &mut r, now);
+        controllers(e, name, db, &mut r, now);
     }
     for b in applied.bridges.values() {
         for i in b.ifaces.values() {
@@ -62,7 +63,7 @@ pub fn current(e: &Engine, applied: &Applied, db: &Client, now: Nanos, devices: 
     if devices {
         status(e, applied, &mut r);
     }
-    e.bridges.keys().for_each(|b| controllers(e, b, &mut r, now));
+    e.bridges.keys().for_each(|b| controllers(e, b, db, &mut r, now));
     r.finish()
 }
 
@@ -101,6 +102,9 @@ pub fn statistics(e: &Engine, applied: &Applied, db: &Client) -> Option<TxnBuild
     r.finish()
 }
 
+/// How old the seconds since a connection's last change may be in the database.
+const STATUS_SECONDS: u64 = 5;
+
 /// The version whose behaviour this switch has.
 pub const VERSION: &str = "3.7.1";
 
@@ -112,22 +116,46 @@ fn root(e: &Engine, db: &Client, r: &mut Report<'_>) {
     r.set("Open_vSwitch", o.uuid(), "dpdk_version", Datum::string("none"));
 }
 
-fn controllers(e: &Engine, bridge: &str, r: &mut Report<'_>, now: Nanos) {
+fn controllers(e: &Engine, bridge: &str, db: &Client, r: &mut Report<'_>, now: Nanos) {
     let Some(b) = e.bridges.get(bridge) else { return };
     let info = b.of.conns().info();
     for c in &b.spec.controllers {
         let conns = info.iter().filter(|i| i.name == c.target);
         let role = conns.clone().find(|i| i.kind == Kind::Primary).map(|i| i.role);
         match b.io.status(&c.target, now) {
-            Some((up, m)) => {
+            Some((up, mut m)) => {
+                if conns.clone().any(|i| i.is_idle) {
+                    m.insert("state".into(), "IDLE".into());
+                }
+                seldom(db, c.uuid, &mut m);
                 r.set("Controller", c.uuid, "is_connected", Datum::boolean(up));
-                r.set("Controller", c.uuid, "status", Datum::string_map(m.into_iter().filter(|(k, _)| k == "state")));
-                let role = role
-                    .filter(|_| up)
-                    .map(|x| Datum::string(format!("{x:?}").to_lowercase().replace("equal", "other")));
+                r.set("Controller", c.uuid, "status", Datum::string_map(m));
+                let role = role.filter(|_| up).map(|x| Datum::string(role_name(x)));
                 r.set_opt("Controller", c.uuid, "role", role);
             }
             None => r.set("Controller", c.uuid, "is_connected", Datum::boolean(conns.count() > 0)),
+        }
+    }
+}
+
+/// The schema's word for it.
+fn role_name(r: Role) -> &'static str {
+    match r {
+        Role::Primary => "master",
+        Role::Secondary => "slave",
+        Role::Equal | Role::NoChange => "other",
+    }
+}
+
+/// Seconds that pass are no news: they stay as they are in the row until they are some more.
+fn seldom(db: &Client, row: Uuid, m: &mut BTreeMap<String, String>) {
+    let Some(row) = db.row("Controller", row) else { return };
+    for name in ["sec_since_connect", "sec_since_disconnect"] {
+        let Some(value) = m.get_mut(name) else { continue };
+        let Some(old) = row.lookup("status", name) else { continue };
+        let passed = value.parse::<u64>().ok().zip(old.parse().ok()).and_then(|(new, old)| new.checked_sub(old));
+        if passed.is_some_and(|s| s < STATUS_SECONDS) {
+            *value = old.to_owned();
         }
     }
 }

@@ -20,6 +20,8 @@ pub(crate) struct Dump {
     form: Form,
     now: Nanos,
     rules: std::iter::Peekable<std::vec::IntoIter<RuleRef>>,
+    /// What happened to each, and whether its actions are told, if the form is `Changes`.
+    events: Vec<(MonitorEvent, bool)>,
     /// Rules that are told.
     done: usize,
 }
@@ -34,12 +36,20 @@ pub(crate) enum Form {
     Monitor {
         with_actions: usize,
     },
+    /// What changed while a monitor was paused.
+    Changes,
 }
 
 impl Dump {
     /// Statistics of `rules` as of `now`.
     pub(crate) fn new(xid: u32, form: Form, rules: Vec<RuleRef>, now: Nanos) -> Dump {
-        Dump { xid, form, now, done: 0, rules: rules.into_iter().peekable() }
+        Dump { xid, form, now, done: 0, rules: rules.into_iter().peekable(), events: Vec::new() }
+    }
+
+    /// Changes of flows, each with whether its actions are told.
+    pub(crate) fn of_changes(changes: Vec<(RuleRef, MonitorEvent, bool)>) -> Dump {
+        let (rules, events) = changes.into_iter().map(|(r, e, actions)| (r, (e, actions))).unzip();
+        Dump { events, ..Dump::new(0, Form::Changes, rules, Nanos::ZERO) }
     }
 
     fn next_part(&mut self) -> Body {
@@ -56,16 +66,24 @@ impl Dump {
                 Form::Monitor { with_actions } => {
                     updates.push(flow_update(MonitorEvent::Initial, r, self.done < with_actions));
                 }
-                _ => flows.push(flow_stats(r, self.now)),
+                Form::Changes => {
+                    let (event, actions) =
+                        self.events.get(self.done).copied().unwrap_or((MonitorEvent::Modified, true));
+                    // Gone by now: that was told at once.
+                    if r.removed_at().is_none() {
+                        updates.push(flow_update(event, r, actions));
+                    }
+                }
+                Form::Flow | Form::NxFlow => flows.push(flow_stats(r, self.now)),
             }
             self.done += 1;
             self.rules.next();
         }
-        let more = self.rules.peek().is_some();
+        let more = self.rules.peek().is_some() && self.form != Form::Changes;
         let body = match self.form {
             Form::Flow => Reply::Flow(flows),
             Form::NxFlow => Reply::NxFlow(flows),
-            Form::Monitor { .. } => Reply::FlowMonitor(updates),
+            Form::Monitor { .. } | Form::Changes => Reply::FlowMonitor(updates),
         };
         Body::MultipartReply(Multipart { more, body })
     }
@@ -79,11 +97,14 @@ impl Connection {
         }
         let Some(d) = &mut self.dump else { return false };
         let part = d.next_part();
-        let (xid, done) = (d.xid, d.rules.peek().is_none());
+        let (xid, done, resumes) = (d.xid, d.rules.peek().is_none(), d.form == Form::Changes);
         if done {
             self.dump = None;
         }
         self.reply(xid, part);
+        if done && resumes {
+            self.tell_monitor_resumed();
+        }
         if done {
             self.send_deferred();
         }

@@ -22,7 +22,8 @@ use crate::meter::meter_features;
 use crate::rule::RuleRef;
 use crate::tables::{N_TABLES, N_VISIBLE_TABLES, TABLE_INTERNAL};
 
-/// Nicira's flow format 2.
+/// Nicira's flow formats.
+const OPENFLOW_10: u32 = 0;
 const NXM: u32 = 2;
 
 impl Ofproto {
@@ -136,6 +137,9 @@ impl Ofproto {
                 c.bundles.add(&b, frame, now)
             }
             Body::SetFlowFormat(f) => {
+                if !matches!(f, OPENFLOW_10 | NXM) {
+                    return Err(OfError::BrcEperm);
+                }
                 c.nxm = f == NXM;
                 Ok(())
             }
@@ -190,6 +194,8 @@ impl Ofproto {
             | Body::QueueConfigReply(..)
             | Body::TableStatus(_)
             | Body::RequestForward(_)
+            | Body::MonitorPaused
+            | Body::MonitorResumed
             | Body::TlvTableReply(_)
             | Body::GetAsyncReply(_) => Err(OfError::BrcBadType),
         }

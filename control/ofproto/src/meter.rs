@@ -143,7 +143,7 @@ fn check_id(id: u32) -> Result<(), OfError> {
 }
 
 fn check_config(c: &MeterConfig) -> Result<(), OfError> {
-    if c.bands.len() > usize::from(MAX_BANDS) {
+    if c.bands.is_empty() || c.bands.len() > usize::from(MAX_BANDS) {
         return Err(OfError::MmfcOutOfBands);
     }
     if c.bands.iter().any(|b| b.kind != BandKind::Drop) {

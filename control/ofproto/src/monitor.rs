@@ -1,6 +1,6 @@
 //! Flow monitors: connections hear of the changes of flows that they watch.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use fv_classifier::MiniMatch;
@@ -20,6 +20,8 @@ use crate::tables::N_TABLES;
 
 /// Monitors of one connection: each change is compared with all.
 const MAX_MONITORS: usize = 1024;
+/// With more bytes than this unread by its peer, a connection's monitors are paused.
+const PAUSE_BYTES: usize = 128 << 10;
 /// Changes that may wait until the flows that were there first are told.
 const MAX_DEFERRED: usize = 100_000;
 
@@ -38,6 +40,32 @@ pub(crate) struct Monitors {
     /// Changes since a dump of the first flows began.
     deferred: Vec<Arc<Vec<FlowEvent>>>,
     n_deferred: usize,
+    paused: Option<Paused>,
+}
+
+/// What is to be told of flows when the peer has read what it was sent before: no more than there are flows.
+#[derive(Default)]
+struct Paused {
+    n: u64,
+    /// By the rule's address, with its turn.
+    changed: HashMap<usize, (u64, RuleRef, MonitorEvent)>,
+}
+
+impl Paused {
+    /// Notes a change. True for a deletion that must be told at once: of a flow that the peer knows.
+    fn note(&mut self, e: &FlowEvent) -> bool {
+        let key = |r: &RuleRef| Arc::as_ptr(r) as usize;
+        let before = e.old.as_ref().and_then(|o| self.changed.remove(&key(o))).or(self.changed.remove(&key(&e.rule)));
+        let was_new = before.is_some_and(|b| b.2 == MonitorEvent::Added);
+        let event = match e.event {
+            MonitorEvent::Deleted(_) => return !was_new,
+            MonitorEvent::Modified if was_new => MonitorEvent::Added,
+            other => other,
+        };
+        self.n += 1;
+        self.changed.insert(key(&e.rule), (self.n, e.rule.clone(), event));
+        false
+    }
 }
 
 /// One change of a flow.
@@ -98,14 +126,18 @@ impl Monitors {
         Ok(())
     }
 
+    /// What of all monitors together `e` is told for; none if nobody watches it.
+    fn flags_of(&self, e: &FlowEvent) -> MonitorFlags {
+        self.by_id.values().filter(|m| m.watches(e)).fold(MonitorFlags::default(), |f, m| f.with(m.flags))
+    }
+
     /// What this connection hears of changes that were made together.
-    fn updates(&self, id: ConnId, events: &[FlowEvent]) -> Vec<FlowUpdate> {
+    fn updates(&mut self, id: ConnId, events: &[FlowEvent]) -> Vec<FlowUpdate> {
         let mut out = Vec::new();
         let mut abbreviated = false;
         for e in events {
-            let flags =
-                self.by_id.values().filter(|m| m.watches(e)).fold(MonitorFlags::default(), |f, m| f.with(m.flags));
-            if flags == MonitorFlags::default() {
+            let flags = self.flags_of(e);
+            if flags == MonitorFlags::default() || self.paused.as_mut().is_some_and(|p| !p.note(e)) {
                 continue;
             }
             match e.source {
@@ -157,6 +189,45 @@ impl Connection {
         if !updates.is_empty() {
             self.send_async(Body::MultipartReply(Multipart { more: false, body: Reply::FlowMonitor(updates) }));
         }
+        if self.output().len() > PAUSE_BYTES && self.monitors.paused.is_none() {
+            self.monitors.paused = Some(Paused::default());
+            self.tell_monitor_state(FlowUpdate::Paused, Body::MonitorPaused);
+        }
+    }
+
+    /// The peer has read all: what changed while its monitors were paused is told now.
+    pub(crate) fn resume_monitors(&mut self) {
+        if self.dump.is_some() || !self.output().is_empty() || !self.is_up() {
+            return;
+        }
+        let Some(p) = self.monitors.paused.take() else { return };
+        let mut all: Vec<_> = p.changed.into_values().collect();
+        all.sort_unstable_by_key(|c| c.0);
+        let told = |(_, rule, event)| {
+            let e = FlowEvent { event, rule, old: None, source: None };
+            let flags = self.monitors.flags_of(&e);
+            (flags != MonitorFlags::default()).then_some((e.rule, event, flags.has(MonitorFlags::ACTIONS)))
+        };
+        let changes: Vec<_> = all.into_iter().filter_map(told).collect();
+        if changes.is_empty() {
+            return self.tell_monitor_resumed();
+        }
+        self.dump = Some(Dump::of_changes(changes));
+        self.continue_dump();
+    }
+
+    pub(crate) fn tell_monitor_resumed(&mut self) {
+        self.tell_monitor_state(FlowUpdate::Resumed, Body::MonitorResumed);
+    }
+
+    fn tell_monitor_state(&mut self, update: FlowUpdate, message: Body) {
+        let body = match self.version() {
+            Some(v) if v >= fv_openflow::Version::V14 => {
+                Body::MultipartReply(Multipart { more: false, body: Reply::FlowMonitor(vec![update]) })
+            }
+            _ => message,
+        };
+        self.send_async(body);
     }
 
     /// The dump is over: what had to wait for it.

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
-use fv_testkit::{Daemon, Env, wait_until};
+use fv_testkit::{Daemon, Env, OfConn, wait_until};
 
 const FRAME: &str = "in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x1234)";
 const HELLO: u8 = 0;
@@ -168,4 +168,78 @@ fn garbage_from_a_controller_costs_its_connection_only() {
     }
     assert!(e.ofctl("show br0").contains("1(p1)"));
     assert!(e.proc("daemon").running());
+}
+
+/// Who connects to a passive target is probed like a controller; a tool on the management socket is not.
+#[test]
+fn a_silent_guest_of_a_passive_target_is_given_up() {
+    let e = Env::dummy(Daemon::Ours);
+    e.add_dummy_bridge("br0", 1..=2);
+    // A port that is free now.
+    let port = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port").port();
+    e.vsctl(&format!("set-controller br0 ptcp:{port}:127.0.0.1 -- set Controller br0 inactivity_probe=1000"));
+    let mut stream = None;
+    wait_until("it listens", 10, || {
+        stream = TcpStream::connect(("127.0.0.1", port)).ok();
+        stream.is_some()
+    });
+    let stream = stream.expect("a connection");
+    stream.set_read_timeout(Some(Duration::from_secs(20))).expect("timeout");
+    let mut guest = OfConn::greet(stream, VERSION);
+    let mut tool = OfConn::open(&e.path("br0.mgmt"), VERSION);
+    wait_until("the row says connected", 10, || connected(&e));
+    // Less than five seconds is taken for five.
+    let asked = std::time::Instant::now();
+    assert_eq!(guest.recv().expect("a probe")[1], ECHO_REQUEST);
+    assert!(asked.elapsed() > Duration::from_secs(3), "{:?}", asked.elapsed());
+    assert_eq!(guest.recv(), None);
+    // The guest is gone; the tool, as silent, has heard nothing.
+    assert!(tool.ask(&[]).messages.is_empty());
+}
+
+#[test]
+fn the_row_of_a_controller_tells_its_state() {
+    let (e, l, _) = setup("secure", 5000);
+    let column = |c: &str| e.vsctl(&format!("--bare --columns={c} --no-headings list Controller")).trim().to_owned();
+    let mut c = Peer::accept(&l);
+    c.until(HELLO);
+    wait_until("active", 10, || column("status").contains("state=ACTIVE"));
+    assert!(column("status").contains("sec_since_connect="), "{}", column("status"));
+    c.until(ECHO_REQUEST);
+    wait_until("idle", 10, || column("status").contains("state=IDLE"));
+    // A role is told.
+    let mut role = vec![0, 0, 0, 2, 0, 0, 0, 0];
+    role.extend([0; 8]);
+    c.send(ECHO_REPLY, 0, &[]);
+    c.send(24, 5, &role);
+    c.until(25);
+    wait_until("the role", 10, || column("role") == "master");
+    drop(c);
+    drop(l);
+    wait_until("refused", 20, || column("status").contains("last_error=Connection refused"));
+    assert!(column("status").contains("sec_since_disconnect="), "{}", column("status"));
+    assert_eq!((column("is_connected").as_str(), column("role").as_str()), ("false", ""));
+}
+
+/// `enable_async_messages=false`: nothing comes unasked until the controller says what it wants.
+#[test]
+fn a_controller_may_begin_without_asynchronous_messages() {
+    const PORT_STATUS: u8 = 12;
+    let (e, l, _) = setup("secure", 60_000);
+    e.vsctl("set Controller br0 enable_async_messages=false");
+    let (s, _) = l.accept().expect("a connection");
+    drop(s);
+    let mut c = Peer::accept(&l);
+    c.until(HELLO);
+    wait_until("connected", 10, || connected(&e));
+    e.ofctl("mod-port br0 p1 no-flood");
+    c.send(FEATURES_REQUEST, 7, &[]);
+    assert_eq!(c.recv().0, FEATURES_REPLY, "no word of the port");
+    // All reasons of port status, as primary or equal; nothing else.
+    let masks: Vec<u8> = [0u32, 0, 7, 0, 0, 0].iter().flat_map(|m| m.to_be_bytes()).collect();
+    c.send(28, 8, &masks);
+    c.send(FEATURES_REQUEST, 9, &[]);
+    c.until(FEATURES_REPLY);
+    e.ofctl("mod-port br0 p1 flood");
+    assert_eq!(c.recv().0, PORT_STATUS);
 }

@@ -59,6 +59,9 @@ pub(crate) fn wire_reason(r: PacketInReason, v: Version) -> PacketInReason {
 impl Connection {
     pub(crate) fn masks(&self) -> Masks {
         self.async_cfg.unwrap_or_else(|| {
+            if !self.hears_unasked {
+                return AsyncConfig { given: 0xff, ..AsyncConfig::default() };
+            }
             let mut m = default_masks(self.version().unwrap_or(Version::V10));
             if self.invalid_ttl {
                 m.packet_in[0] |= 1 << PacketInReason::InvalidTtl as u32;

@@ -88,6 +88,7 @@ pub struct Connection {
     pub(crate) role: Role,
     /// None: the defaults of version and kind.
     pub(crate) async_cfg: Option<async_msg::Masks>,
+    hears_unasked: bool,
     pub(crate) packet_in_format: PacketInFormat,
     pub(crate) controller_id: u16,
     pub(crate) miss_send_len: u16,
@@ -132,6 +133,7 @@ impl Connection {
             linger: None,
             role: Role::Equal,
             async_cfg: None,
+            hears_unasked: true,
             packet_in_format: PacketInFormat::Standard,
             controller_id: 0,
             miss_send_len: if kind == Kind::Primary { 128 } else { 0 },
@@ -231,6 +233,7 @@ impl Connection {
     /// The first `n` bytes of `output` are on their way.
     pub(crate) fn sent(&mut self, n: usize) {
         self.tx.drain(..n.min(self.tx.len()));
+        self.resume_monitors();
         self.refill_packet_ins();
     }
 
@@ -370,6 +373,13 @@ impl Connection {
             let Some(bytes) = self.packet_ins.pop() else { break };
             self.push(&bytes);
         }
+    }
+
+    /// Takes over what configuration says of its target.
+    fn configure(&mut self, s: &ControllerSpec) {
+        self.probe_interval = s.probe_interval;
+        self.hears_unasked = s.enable_async;
+        self.set_rate_limit(s.rate_limit);
     }
 
     pub(crate) fn set_rate_limit(&mut self, limit: Option<(u32, u32)>) {

@@ -52,7 +52,7 @@ impl Parts {
             None => self.begin(xid, frame, part, now),
             Some(at) => {
                 let mut w = self.waiting.swap_remove(at);
-                if !w.asks_the_same(frame, part) {
+                if !w.asks_the_same(frame) {
                     return Joined::Error(OfError::BrcBadStat);
                 }
                 if !w.append(frame, part) {
@@ -93,11 +93,9 @@ impl Parts {
 }
 
 impl Waiting {
-    fn asks_the_same(&self, frame: &[u8], part: RequestPart) -> bool {
-        let kind = |f: &[u8]| {
-            f.get(HEADER_LEN..HEADER_LEN + 2).zip(f.get(16..self.body_at)).map(|(k, s)| (k.to_vec(), s.to_vec()))
-        };
-        part.body_at == self.body_at && kind(frame) == kind(&self.joined)
+    fn asks_the_same(&self, frame: &[u8]) -> bool {
+        let kind = |f: &[u8]| f.get(HEADER_LEN..HEADER_LEN + 2).map(<[u8]>::to_vec);
+        kind(frame) == kind(&self.joined)
     }
 
     /// Only lists can go on in another part; anything else is all in one of them.

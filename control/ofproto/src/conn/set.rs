@@ -19,10 +19,13 @@ pub struct ControllerSpec {
     /// E.g. `tcp:127.0.0.1:6653`. Active targets are controllers, passive ones only configure those
     /// who connect there.
     pub target: String,
+    pub passive: bool,
     /// Zero: no probes.
     pub probe_interval: Nanos,
     /// Packets a second, and burst (0: a default).
     pub rate_limit: Option<(u32, u32)>,
+    /// Whether connections hear of anything unasked before they say what they want to hear.
+    pub enable_async: bool,
 }
 
 /// A configured active controller, connected or not.
@@ -40,6 +43,12 @@ pub struct ConnInfo {
     pub name: String,
     pub version: Option<Version>,
     pub role: Role,
+    /// Nothing was heard for a while.
+    pub is_idle: bool,
+}
+
+fn spec_of<'a>(controllers: &'a [Controller], passive: &'a [ControllerSpec], name: &str) -> Option<&'a ControllerSpec> {
+    controllers.iter().map(|c| &c.spec).chain(passive).find(|s| s.target == name)
 }
 
 #[derive(Default)]
@@ -47,6 +56,8 @@ pub struct Conns {
     /// None while one is being served.
     list: Vec<Option<Box<Connection>>>,
     controllers: Vec<Controller>,
+    /// What those who connect to passive targets get.
+    passive: Vec<ControllerSpec>,
     versions: VersionSet,
     queue_size: usize,
     next_id: u64,
@@ -74,23 +85,22 @@ impl Conns {
         self.iter_mut().for_each(|c| c.set_queue_size(n));
     }
 
-    /// Takes over the configured active controllers. True if there were none before and are now, or
+    /// Takes over the configured controllers. True if there were no active ones before and are now, or
     /// the other way round.
     pub(crate) fn set_controllers(&mut self, specs: Vec<ControllerSpec>, now: Nanos) -> bool {
         let had = self.has_controllers();
         let old = std::mem::take(&mut self.controllers);
-        for spec in specs {
+        let (passive, active): (Vec<_>, Vec<_>) = specs.into_iter().partition(|s| s.passive);
+        for spec in active {
             let known = old.iter().find(|o| o.spec.target == spec.target);
-            for c in self.iter_mut().filter(|c| c.kind == Kind::Primary && c.name == spec.target) {
-                c.probe_interval = spec.probe_interval;
-                c.set_rate_limit(spec.rate_limit);
-            }
             self.controllers.push(Controller { spec, last_admitted: known.map_or(now, |k| k.last_admitted) });
         }
-        let targets: Vec<String> = self.controllers.iter().map(|c| c.spec.target.clone()).collect();
-        for c in self.iter_mut().filter(|c| c.kind == Kind::Primary) {
-            if !targets.contains(&c.name) {
-                c.close(Closed::Removed);
+        let gone = std::mem::replace(&mut self.passive, passive);
+        for c in self.list.iter_mut().flatten() {
+            match spec_of(&self.controllers, &self.passive, &c.name) {
+                Some(s) => c.configure(s),
+                None if c.kind == Kind::Primary || gone.iter().any(|s| s.target == c.name) => c.close(Closed::Removed),
+                None => {}
             }
         }
         had != self.has_controllers()
@@ -106,11 +116,8 @@ impl Conns {
         self.next_id += 1;
         let mut c = Connection::new(id, kind, name, self.versions, now);
         c.set_queue_size(self.queue_size);
-        if kind == Kind::Primary
-            && let Some(ctl) = self.controllers.iter().find(|x| x.spec.target == name)
-        {
-            c.probe_interval = ctl.spec.probe_interval;
-            c.set_rate_limit(ctl.spec.rate_limit);
+        if let Some(s) = spec_of(&self.controllers, &self.passive, name) {
+            c.configure(s);
         }
         self.list.push(Some(Box::new(c)));
         self.update_copies();
@@ -173,7 +180,14 @@ impl Conns {
     pub fn info(&self) -> Vec<ConnInfo> {
         self.iter()
             .filter(|c| !c.is_gone())
-            .map(|c| ConnInfo { id: c.id, kind: c.kind, name: c.name.clone(), version: c.version, role: c.role })
+            .map(|c| ConnInfo {
+                id: c.id,
+                kind: c.kind,
+                name: c.name.clone(),
+                version: c.version,
+                role: c.role,
+                is_idle: c.probed.is_some(),
+            })
             .collect()
     }
 

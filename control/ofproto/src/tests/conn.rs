@@ -397,7 +397,13 @@ fn roles() {
 #[test]
 fn idle_controllers_are_probed() {
     let mut n = Net::new();
-    let spec = ControllerSpec { target: "tcp:c".into(), probe_interval: at(5) - at(0), rate_limit: None };
+    let spec = ControllerSpec {
+        target: "tcp:c".into(),
+        passive: false,
+        probe_interval: at(5) - at(0),
+        rate_limit: None,
+        enable_async: true,
+    };
     n.o.set_controllers(vec![spec], n.now);
     let id = n.open(Kind::Primary, Version::V13);
     n.now = at(5);

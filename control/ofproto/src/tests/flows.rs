@@ -237,7 +237,13 @@ fn fail_modes() {
     let mut o = bridge(false);
     assert_eq!(normal(&o), Some(0));
     // A controller is configured: the flow goes; it stays away too long: fail-open.
-    let spec = ControllerSpec { target: "tcp:c".into(), probe_interval: at(5) - at(0), rate_limit: None };
+    let spec = ControllerSpec {
+        target: "tcp:c".into(),
+        passive: false,
+        probe_interval: at(5) - at(0),
+        rate_limit: None,
+        enable_async: true,
+    };
     o.set_controllers(vec![spec], at(0));
     o.turn(at(0), 10, &mut host);
     assert_eq!(normal(&o), None);

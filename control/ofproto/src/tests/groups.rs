@@ -81,7 +81,8 @@ fn add_flow(o: &mut Ofproto, actions: Vec<Action>) -> RuleRef {
 
 #[test]
 fn what_is_deleted_takes_its_flows_along() {
-    let meter = MeterConfig { meter_id: 4, flags: MeterFlags::KBPS, bands: Vec::new() };
+    let band = Band { kind: BandKind::Drop, rate: 1000, burst: 0 };
+    let meter = MeterConfig { meter_id: 4, flags: MeterFlags::KBPS, bands: vec![band] };
     for by_group in [true, false] {
         let mut o = bridge(true);
         o.group_mod(at(1), &GroupMod { group_id: 4, ..GroupMod::default() }).unwrap();

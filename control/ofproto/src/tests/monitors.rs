@@ -1,15 +1,18 @@
 //! Flow monitors: who hears of what, and when.
 
+use fv_openflow::action::Action;
 use fv_openflow::msg::flow::FlowMod;
 use fv_openflow::msg::monitor::*;
 use fv_openflow::msg::stats::{Multipart, Reply, Request};
 use fv_openflow::msg::{Body, FlowModCommand};
-use fv_openflow::{OfError, Version};
+use fv_openflow::{Actions, OfError, Version};
 
 use super::conn::{Net, add_flow, error_of};
 use super::*;
 
 const V: Version = Version::V14;
+const PAUSED: u32 = 1_000_001;
+const RESUMED: u32 = 1_000_002;
 const CHANGES: MonitorFlags = MonitorFlags(0xe);
 
 fn monitor(id: u32, flags: MonitorFlags) -> MonitorRequest {
@@ -28,6 +31,8 @@ fn updates(bodies: &[Body]) -> Vec<(Option<MonitorEvent>, u32)> {
         out.extend(l.iter().map(|u| match u {
             FlowUpdate::Full(f) => (Some(f.event), f.priority.into()),
             FlowUpdate::Abbrev(xid) => (None, *xid),
+            FlowUpdate::Paused => (None, PAUSED),
+            FlowUpdate::Resumed => (None, RESUMED),
         }));
     }
     out
@@ -114,8 +119,89 @@ fn changes_wait_for_the_first_flows() {
         heard.extend(updates(&part));
         n.turn();
     }
+    // It lags, too; that is not the matter here.
+    heard.retain(|u| u.0.is_some());
     assert_eq!(heard.len(), 2 * flows as usize);
     let (first, then) = heard.split_at(flows as usize);
     assert!(first.iter().all(|(e, _)| *e == Some(MonitorEvent::Initial)));
     assert!(then.iter().all(|(e, _)| matches!(e, Some(MonitorEvent::Deleted(_)))));
+}
+
+/// A peer that does not read: its monitors pause, and catch up when it has read. Whoever replays what
+/// it was told knows the flows, in every version.
+#[test]
+fn a_monitor_that_lags_is_paused_and_catches_up() {
+    for v in Version::ALL {
+        let mut n = Net::new();
+        let (watcher, other) = (n.open(Kind::Service, v), n.open(Kind::Service, Version::V13));
+        n.ask(watcher, v, request(&[monitor(1, CHANGES.with(MonitorFlags::ACTIONS))]));
+        let flow = |n: &mut Net, command, priority: u16, cookie| {
+            // Long, so that few flows do.
+            let actions = Actions(vec![Action::Note(vec![1; 1000].into())]);
+            let fm = FlowMod { command, priority, cookie, table: 0, actions, ..FlowMod::default() };
+            assert_eq!(n.ask(other, Version::V13, Body::FlowMod(Box::new(fm))), []);
+        };
+        // Until it is paused, and some more.
+        let paused_at = 128 << 10;
+        let mut last = 0;
+        let mut more = 50;
+        while more > 0 {
+            last += 1;
+            flow(&mut n, FlowModCommand::Add, last, 1);
+            more -= u16::from(n.o.connection(watcher).unwrap().output().len() > paused_at);
+        }
+        let size = n.o.connection(watcher).unwrap().output().len();
+        // One that was told, one that was not; the one after each is modified, which is told later.
+        flow(&mut n, FlowModCommand::DeleteStrict, 1, 0);
+        flow(&mut n, FlowModCommand::DeleteStrict, last, 0);
+        let one_deletion = n.o.connection(watcher).unwrap().output().len() - size;
+        assert!((1..1500).contains(&one_deletion), "{one_deletion}");
+        flow(&mut n, FlowModCommand::Add, 2, 2);
+        flow(&mut n, FlowModCommand::Add, last - 1, 2);
+        let mut heard = Vec::new();
+        loop {
+            let part = n.read(watcher);
+            if part.is_empty() {
+                break;
+            }
+            heard.extend(part.into_iter().map(|m| m.body));
+            n.turn();
+        }
+        let position = |m: &Body, u: &FlowUpdate| {
+            heard.iter().position(|b| {
+                b == m
+                    || matches!(b, Body::MultipartReply(Multipart { body: Reply::FlowMonitor(l), .. }) if l.contains(u))
+            })
+        };
+        let paused = position(&Body::MonitorPaused, &FlowUpdate::Paused).expect("paused");
+        let resumed = position(&Body::MonitorResumed, &FlowUpdate::Resumed).expect("resumed");
+        assert_eq!(resumed, heard.len() - 1, "{v:?}");
+        // In between: one deletion, the modification, and what came after the pause, once each.
+        let between = updates(&heard[paused + 1..resumed]);
+        let deleted: Vec<u32> =
+            between.iter().filter(|u| matches!(u.0, Some(MonitorEvent::Deleted(_)))).map(|u| u.1).collect();
+        assert_eq!(deleted, [1], "{v:?}");
+        let mut known = std::collections::BTreeMap::new();
+        for b in &heard {
+            let Body::MultipartReply(Multipart { body: Reply::FlowMonitor(l), .. }) = b else { continue };
+            for u in l {
+                let FlowUpdate::Full(f) = u else { continue };
+                match f.event {
+                    MonitorEvent::Deleted(_) => drop(known.remove(&f.priority)),
+                    _ => drop(known.insert(f.priority, f.cookie)),
+                }
+            }
+        }
+        let there: std::collections::BTreeMap<u16, u64> =
+            n.o.tables()
+                .visible()
+                .flat_map(|(_, t)| t.cls.rules(n.o.tables().version()))
+                .map(|r| (r.priority() as u16, r.cookie))
+                .collect();
+        assert_eq!(known, there, "{v:?}");
+        // It goes on as before.
+        flow(&mut n, FlowModCommand::DeleteStrict, 3, 0);
+        let heard: Vec<Body> = n.read(watcher).into_iter().map(|m| m.body).collect();
+        assert_eq!(updates(&heard).len(), 1);
+    }
 }

@@ -104,6 +104,8 @@ pub(crate) mod nxt {
     pub const PACKET_IN: u32 = 17;
     pub const FLOW_AGE: u32 = 18;
     pub const FLOW_MONITOR_CANCEL: u32 = 21;
+    pub const FLOW_MONITOR_PAUSED: u32 = 22;
+    pub const FLOW_MONITOR_RESUMED: u32 = 23;
     pub const SET_ASYNC_CONFIG: u32 = 19;
     pub const SET_CONTROLLER_ID: u32 = 20;
     pub const TLV_TABLE_MOD: u32 = 24;
@@ -119,6 +121,8 @@ pub(crate) mod nxt {
 /// Subtypes of the Open Networking Foundation's extensions for 1.3.
 pub(crate) mod onft {
     pub const FLOW_MONITOR_CANCEL: u32 = 1870;
+    pub const FLOW_MONITOR_PAUSED: u32 = 1871;
+    pub const FLOW_MONITOR_RESUMED: u32 = 1872;
     pub const ROLE_STATUS: u32 = 1911;
     pub const REQUESTFORWARD: u32 = 2350;
     pub const BUNDLE_CONTROL: u32 = 2300;
@@ -170,7 +174,8 @@ impl Message {
         Ok(Message { version, xid: h.xid, body })
     }
 
-    /// A part of a multipart request: None for what is none, and in OpenFlow 1.0, which has no parts.
+    /// A part of a multipart request: None for what is none, in OpenFlow 1.0, which has no parts, and
+    /// for the extensions' requests, each of which is whole.
     /// Its length is checked; a part may be empty whatever it asks for.
     pub fn request_part(bytes: &[u8]) -> Result<Option<RequestPart>, OfError> {
         let Some(h) = RawHeader::peek(bytes) else { return Ok(None) };
@@ -179,6 +184,9 @@ impl Message {
             _ => return Ok(None),
         };
         let body = &bytes[HEADER_LEN..];
+        if stats::is_experimenter(body) {
+            return Ok(None);
+        }
         let (at, list) = lengths::part(version, body)?;
         if body.len() > at {
             lengths::check(t::MULTIPART_REQUEST, version, body)?;
@@ -280,6 +288,8 @@ fn experimenter(v: Version, xid: u32, r: &mut Reader<'_>, cx: &DecodeCx) -> Resu
             onft::BUNDLE_ADD if v == Version::V13 => Ok(Body::BundleAdd(Box::new(BundleAdd::decode(v, xid, r, cx)?))),
             onft::REQUESTFORWARD if v == Version::V13 => Ok(Body::RequestForward(Box::new(forwarded(v, r, cx)?))),
             onft::FLOW_MONITOR_CANCEL if v == Version::V13 => Ok(Body::MonitorCancel(r.u32()?)),
+            onft::FLOW_MONITOR_PAUSED if v == Version::V13 => Ok(Body::MonitorPaused),
+            onft::FLOW_MONITOR_RESUMED if v == Version::V13 => Ok(Body::MonitorResumed),
             onft::ROLE_STATUS if v == Version::V13 => Ok(Body::RoleStatus(RoleStatus::decode(r)?)),
             _ => Err(OfError::BrcBadSubtype),
         },
@@ -312,6 +322,8 @@ fn nicira(subtype: u32, v: Version, r: &mut Reader<'_>, cx: &DecodeCx) -> Result
         nxt::RESUME => Body::Resume(Box::new(Resume { packet_in: PacketIn::decode_nxt2(v, r)? })),
         nxt::GROUP_MOD if v == Version::V10 => Body::GroupMod(Box::new(GroupMod::decode15(v, r)?)),
         nxt::FLOW_MONITOR_CANCEL if v < Version::V13 => Body::MonitorCancel(r.u32()?),
+        nxt::FLOW_MONITOR_PAUSED if v < Version::V13 => Body::MonitorPaused,
+        nxt::FLOW_MONITOR_RESUMED if v < Version::V13 => Body::MonitorResumed,
         nxt::FLOW_AGE => Body::FlowAge,
         nxt::SET_ASYNC_CONFIG => Body::SetAsync(AsyncConfig::decode_fixed(r)?),
         nxt::SET_ASYNC_CONFIG2 => Body::SetAsync(AsyncConfig::decode_props(r)?),
@@ -550,6 +562,18 @@ fn encode_session(out: &mut Vec<u8>, body: &Body, v: Version) -> Result<u8, Enco
                 _ => vendor_header(out, vendor::NX, nxt::FLOW_MONITOR_CANCEL),
             }
             out.u32(*id);
+            t::EXPERIMENTER
+        }
+        Body::MonitorPaused | Body::MonitorResumed if v > Version::V13 => return Err(EncodeError::Version(v)),
+        Body::MonitorPaused | Body::MonitorResumed => {
+            let paused = matches!(body, Body::MonitorPaused);
+            let (who, subtype) = match (v, paused) {
+                (Version::V13, true) => (vendor::ONF, onft::FLOW_MONITOR_PAUSED),
+                (Version::V13, false) => (vendor::ONF, onft::FLOW_MONITOR_RESUMED),
+                (_, true) => (vendor::NX, nxt::FLOW_MONITOR_PAUSED),
+                (_, false) => (vendor::NX, nxt::FLOW_MONITOR_RESUMED),
+            };
+            vendor_header(out, who, subtype);
             t::EXPERIMENTER
         }
         Body::SetFlowFormat(f) => {

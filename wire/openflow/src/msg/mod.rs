@@ -97,6 +97,9 @@ pub enum Body {
     MultipartReply(Multipart<Reply>),
     /// The flow monitor with this number ends (before OpenFlow 1.4).
     MonitorCancel(u32),
+    /// See [`FlowUpdate::Paused`] (before OpenFlow 1.4).
+    MonitorPaused,
+    MonitorResumed,
 
     RoleRequest(RoleMsg),
     RoleReply(RoleMsg),
@@ -165,6 +168,8 @@ impl Body {
             Body::MultipartRequest(m) => m.body.name(),
             Body::MultipartReply(m) => m.body.name(),
             Body::MonitorCancel(_) => "NXT_FLOW_MONITOR_CANCEL",
+            Body::MonitorPaused => "NXT_FLOW_MONITOR_PAUSED",
+            Body::MonitorResumed => "NXT_FLOW_MONITOR_RESUMED",
             Body::RoleRequest(_) => "OFPT_ROLE_REQUEST",
             Body::RoleReply(_) => "OFPT_ROLE_REPLY",
             Body::RoleStatus(_) => "OFPT_ROLE_STATUS",

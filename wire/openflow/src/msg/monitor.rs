@@ -74,6 +74,10 @@ pub enum FlowUpdate {
     Full(Box<FlowUpdateFull>),
     /// What the message with this number, from the monitor's own connection, asked for was done.
     Abbrev(u32),
+    /// No more updates but of deletions until `Resumed` (from OpenFlow 1.4 on; before it is a message).
+    Paused,
+    /// All that changed meanwhile was told just before.
+    Resumed,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -93,6 +97,9 @@ pub struct FlowUpdateFull {
 const OWN14: u16 = 1 << 6;
 const ABBREV: u16 = 3;
 const ABBREV14: u16 = 4;
+/// From OpenFlow 1.4 on.
+const PAUSED: u16 = 5;
+const RESUMED: u16 = 6;
 /// Bytes of an update that is abbreviated, and of a full one before its match.
 const ABBREV_LEN: usize = 8;
 
@@ -221,6 +228,10 @@ impl FlowUpdate {
         if event == if v >= Version::V14 { ABBREV14 } else { ABBREV } {
             return Ok(FlowUpdate::Abbrev(b.u32()?));
         }
+        if v >= Version::V14 && matches!(event, PAUSED | RESUMED) {
+            b.skip(4)?;
+            return Ok(if event == PAUSED { FlowUpdate::Paused } else { FlowUpdate::Resumed });
+        }
         let (reason, table, priority, idle_timeout_s, hard_timeout_s, cookie);
         let mut match_len = 0;
         if v >= Version::V14 {
@@ -253,6 +264,11 @@ impl FlowUpdate {
         let f = match self {
             FlowUpdate::Abbrev(xid) => {
                 out.u16(ABBREV_LEN as u16).u16(if v >= Version::V14 { ABBREV14 } else { ABBREV }).u32(*xid);
+                return;
+            }
+            FlowUpdate::Paused | FlowUpdate::Resumed => {
+                let event = if *self == FlowUpdate::Paused { PAUSED } else { RESUMED };
+                out.u16(ABBREV_LEN as u16).u16(event).zero(4);
                 return;
             }
             FlowUpdate::Full(f) => f,

@@ -149,6 +149,11 @@ pub(super) fn has_more(body: &[u8]) -> bool {
     body.get(2..4).is_some_and(|f| u16::from_be_bytes([f[0], f[1]]) & MORE != 0)
 }
 
+/// Whether it begins with the multipart header of an extension.
+pub(super) fn is_experimenter(body: &[u8]) -> bool {
+    body.get(..2) == Some(&mp::EXPERIMENTER.to_be_bytes()[..])
+}
+
 fn pull_header(v: Version, r: &mut Reader<'_>) -> Result<(Kind, bool), OfError> {
     let (kind, flags) = (r.u16()?, r.u16()?);
     if v > Version::V10 {

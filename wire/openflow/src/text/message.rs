@@ -41,7 +41,7 @@ fn name(m: &Message) -> String {
     let is_monitor = match &m.body {
         Body::MultipartRequest(r) => matches!(r.body, Request::FlowMonitor(_)),
         Body::MultipartReply(r) => matches!(r.body, Reply::FlowMonitor(_)),
-        Body::MonitorCancel(_) => true,
+        Body::MonitorCancel(_) | Body::MonitorPaused | Body::MonitorResumed => true,
         _ => false,
     };
     if (is_monitor || matches!(m.body, Body::RequestForward(_))) && m.version == Version::V13 {

@@ -55,6 +55,8 @@ pub(super) fn updates(all: &[FlowUpdate]) -> String {
 
 fn update(u: &FlowUpdate) -> String {
     let f = match u {
+        FlowUpdate::Paused => return "\n event=PAUSED".into(),
+        FlowUpdate::Resumed => return "\n event=RESUMED".into(),
         FlowUpdate::Abbrev(xid) => return format!("\n event=ABBREV xid={}", hex(*xid)),
         FlowUpdate::Full(f) => f,
     };
