@@ -36,8 +36,8 @@ pub fn io(name: String, pattern: Pattern) -> Case {
     })
 }
 
-/// Turns until a queue has found out what the cache is worth.
-const SETTLED: usize = 40_000;
+/// Turns until a queue has found out what the cache is worth, for few flows and for many.
+const SETTLED: [usize; 2] = [40_000, 200_000];
 
 /// How flows are cut into megaflows.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -91,7 +91,7 @@ pub fn switch(ring: &Arc<Ring>, rules: Rules, actions: Vec<DpAction>, cache: Cac
     // Once to set up, and until caches have grown and filled; where there are several masks, until it is known
     // what the cache is worth.
     let turns = (flows as usize / 32 + 1) * 5;
-    let turns = if rules.masks() > 1 { turns.max(SETTLED) } else { turns };
+    let turns = if rules.masks() > 1 { turns.max(SETTLED[usize::from(flows > 50_000)]) } else { turns };
     for turn in 0..turns {
         dp.turn_main(Nanos(turn as u64), 32);
     }

@@ -28,6 +28,8 @@ pub struct Cache {
     evictions: u64,
     /// Fresh: entries have still to come in before hits say anything.
     filling: bool,
+    /// A whole window has passed since, which brought no other size.
+    settled: bool,
     /// Share of hits before it began to grow, until that has proved itself.
     before: Option<u64>,
     /// Lookups that growing has taken so far.
@@ -47,6 +49,7 @@ impl Default for Cache {
             insertions: 0,
             evictions: 0,
             filling: true,
+            settled: false,
             before: None,
             spent: 0,
             hold: 0,
@@ -93,6 +96,12 @@ impl Cache {
         self.lines.count() == LINES_MIN
     }
 
+    /// Whether it has filled at its present size, and found that right.
+    #[inline(always)]
+    pub fn is_settled(&self) -> bool {
+        self.settled
+    }
+
     pub fn capacity(&self) -> usize {
         self.lines.count() * WAYS
     }
@@ -129,6 +138,7 @@ impl Cache {
             self.filling = !full;
             return;
         }
+        self.settled = true;
         let gained = self.before.is_none_or(|before| share >= before + HITS_GAINED);
         if gained {
             self.next_hold = if self.before.take().is_some() { HOLD.0 } else { self.next_hold };
@@ -155,10 +165,13 @@ impl Cache {
     fn resize(&mut self, lines: usize) {
         self.lines = Lines::new(lines);
         self.filling = true;
+        self.settled = false;
     }
 
     pub fn clear(&mut self) {
         self.lines.clear();
+        self.filling = true;
+        self.settled = false;
     }
 
     /// Every index that the hash's tag suggests.
@@ -228,7 +241,9 @@ mod tests {
     #[test]
     fn grows_until_the_flows_fit() {
         let mut c = Cache::default();
-        play(&mut c, 20_000, 300_000);
+        assert!(!c.is_settled());
+        play(&mut c, 20_000, 500_000);
+        assert!(c.is_settled());
         assert!((20_000..100_000).contains(&c.capacity()), "{}", c.capacity());
         assert!(play(&mut c, 20_000, 100_000) >= 95);
         c.set_may_grow(false);

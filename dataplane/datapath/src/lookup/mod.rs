@@ -247,9 +247,9 @@ impl Table {
         self.cache_use
     }
 
-    /// Entries that the cache has room for now, and whether it is as small as it gets.
-    pub fn cache_size(&self) -> (usize, bool) {
-        (self.cache.capacity(), self.cache.is_small())
+    /// Whether the cache is as small as it gets, and whether it has found its size.
+    pub fn cache_size(&self) -> (bool, bool) {
+        (self.cache.is_small(), self.cache.is_settled())
     }
 
     #[inline(always)]

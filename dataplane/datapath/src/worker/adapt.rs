@@ -18,8 +18,8 @@ const PERIOD: (u64, u64) = (8 << 10, 1 << 20);
 const TRIAL_SHARE: (u64, u64) = (64, 2 << 20);
 /// Bursts of a window in which hits are counted while the cache warms.
 const WINDOW: u64 = 256;
-/// Windows of warming, at most; and how many more a cache gets that has just grown.
-const WINDOWS: (u64, u64) = (32, 400);
+/// Windows of warming, at most: where the cache looks for its size, and where it has found it.
+const WINDOWS: (u64, u64) = (400, 32);
 /// Hundredths of hits by which a window must beat the one before to be worth another.
 const WARMING: u64 = 2;
 /// Bursts of a window in which hits are counted between trials.
@@ -55,8 +55,9 @@ enum Phase {
     Rest,
     /// So many bursts until the next trial.
     Steady(u64),
-    /// The cache is asked and filled; the window's number, and the hundredths of the one before.
-    Warm { window: u64, last: u64, limit: u64 },
+    /// The cache is asked and filled; the window's number, the hundredths of the one before, and the
+    /// windows in which the cache was found to have its size.
+    Warm { window: u64, last: u64, settled: u64 },
     /// Timing: each step is two bursts of one way, of which the second is timed.
     Trial { step: usize },
 }
@@ -155,14 +156,14 @@ impl Adapt {
         self.phase = if self.on && self.period != PERIOD.0 {
             Phase::Trial { step: 0 }
         } else {
-            Phase::Warm { window: 0, last: 0, limit: WINDOWS.0 }
+            Phase::Warm { window: 0, last: 0, settled: 0 }
         };
     }
 
     /// After a burst: how long the lookup of a packet took, in sixteenths, where that was timed, and
-    /// how many hit the cache. `grown` says that the cache has more room than at the last look.
+    /// how many hit the cache. `settled` says that the cache has found its size.
     #[inline]
-    pub fn done(&mut self, packets: u64, hits: u64, cost: u32, grown: bool, choice: &CacheChoice) {
+    pub fn done(&mut self, packets: u64, hits: u64, cost: u32, settled: bool, choice: &CacheChoice) {
         match self.phase {
             Phase::Rest => {}
             Phase::Steady(_) if self.on => {
@@ -173,7 +174,7 @@ impl Adapt {
                 }
             }
             Phase::Steady(_) => {}
-            Phase::Warm { .. } => self.warmed(packets, hits, grown),
+            Phase::Warm { .. } => self.warmed(packets, hits, settled),
             Phase::Trial { step } => self.timed(step, cost, choice),
         }
     }
@@ -191,25 +192,23 @@ impl Adapt {
     }
 
     #[cold]
-    fn warmed(&mut self, packets: u64, hits: u64, grown: bool) {
-        let Phase::Warm { window, last, mut limit } = self.phase else { return };
+    fn warmed(&mut self, packets: u64, hits: u64, has_size: bool) {
+        let Phase::Warm { window, last, mut settled } = self.phase else { return };
         self.spent += 1;
         self.hits += hits;
         self.packets += packets;
-        if grown {
-            limit = window + WINDOWS.1;
-        }
-        self.phase = Phase::Warm { window, last, limit };
         if !self.spent.is_multiple_of(WINDOW) {
             return;
         }
         let share = self.hits * 100 / self.packets.max(1);
         (self.hits, self.packets) = (0, 0);
-        let warm = share >= 98 || limit == WINDOWS.0 && window > 0 && share < last + WARMING;
-        self.phase = if warm || window >= limit {
+        // Flows that come round in turn hit nothing until the cache has room for all of them.
+        settled = if has_size { settled + 1 } else { 0 };
+        let warm = share >= 98 || settled > 1 && share < last + WARMING;
+        self.phase = if warm || settled >= WINDOWS.1 || window >= WINDOWS.0 {
             Phase::Trial { step: 0 }
         } else {
-            Phase::Warm { window: window + 1, last: share, limit }
+            Phase::Warm { window: window + 1, last: share, settled }
         };
     }
 
@@ -272,7 +271,7 @@ mod tests {
             let on = plan.ask != Ask::Nothing;
             asked += u64::from(on);
             let cost = if on { with } else { without };
-            a.done(32, if on { 20 } else { 0 }, if plan.time { cost } else { 0 }, false, c);
+            a.done(32, if on { 20 } else { 0 }, if plan.time { cost } else { 0 }, true, c);
         }
         asked * 100 / bursts
     }
@@ -288,6 +287,18 @@ mod tests {
         assert!(play(&mut a, &c, 1_000_000, 900, 200) <= 2);
         play(&mut a, &c, PERIOD.1 + 100_000, 200, 900);
         assert!(c.on());
+    }
+
+    #[test]
+    fn a_cache_that_grows_is_not_judged() {
+        let (mut a, c) = (Adapt::default(), CacheChoice::default());
+        let mut burst = |settled| {
+            let plan = a.plan(CacheUse::Adaptive, MANY, &c);
+            a.done(32, 0, if plan.time { 300 } else { 0 }, settled, &c);
+            plan.time
+        };
+        assert!(!(0..WINDOWS.0 * WINDOW).any(|_| burst(false)), "timed before it has its size");
+        assert!((0..3 * WINDOW).any(|_| burst(true)));
     }
 
     #[test]

@@ -145,8 +145,6 @@ pub struct Worker {
     found: bool,
     env: Env,
     scratch: Box<Scratch>,
-    /// Entries that the cache had room for at the last look.
-    cache_room: usize,
     /// How fast ticks go, those at the beginning of the last turn, and whether packets with flows piled up
     /// since.
     pace: Pace,
@@ -192,7 +190,6 @@ impl Worker {
             found: false,
             env,
             scratch: Box::default(),
-            cache_room: 0,
             pace: Pace::default(),
             last_turn: 0,
             pressed: false,

@@ -143,12 +143,10 @@ impl Worker {
             Burst { probes: &s.probes[..n], hashes: &mut s.hashes, hashed: &mut s.hashed, found: &mut s.found[..n] };
         let tally = self.table.lookup_all(burst, plan.ask);
         let cost = if plan.time { (self.ticks)().wrapping_sub(start) * 16 / n as u64 } else { 0 };
-        let (room, small) = self.table.cache_size();
+        let (small, settled) = self.table.cache_size();
         if let Some(q) = queue {
-            let grown = room > self.cache_room;
-            q.adapt.done(n as u64, tally.cache, u32::try_from(cost).unwrap_or(u32::MAX), grown, &q.stats.cache);
+            q.adapt.done(n as u64, tally.cache, u32::try_from(cost).unwrap_or(u32::MAX), settled, &q.stats.cache);
         }
-        self.cache_room = room;
         count_tally(&self.env.stats, tally, small && wanted != CacheUse::Always);
     }
 
