@@ -45,8 +45,12 @@ impl DpInst {
         self.seq += 1;
         self.set_meters();
         let view = View { features: self.features, ..View::of(self.views.values().cloned(), self.seq) };
+        let guarded = view.bridges.values().any(|b| b.ports.values().any(|p| p.monitor.is_some()));
         self.view.store(Arc::new(view));
         self.slowpath.model_changed();
+        if guarded {
+            self.threads.need_timers();
+        }
     }
 
     /// Gives the datapath the meters of all bridges, before programs come that name them.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use fv_classifier::PrefixField;
 use fv_config::{BridgeSpec, ControllerSpec, FailMode, Globals, IfaceSpec, PortSpec, Targets};
 use fv_core::{Clock, Nanos, OfPort};
+use fv_l2::MonitorRef;
 use fv_netdev::{Device, DeviceError, Env, Registry};
 use fv_ofproto::packet_in::PacketInQueue;
 use fv_ofproto::tables::TableSpec;
@@ -183,6 +184,11 @@ impl Engine {
             }
             None => spec.hw_addr = patch_mac(&i.name),
         }
+        if let Some(m) = &i.monitor {
+            i.seen_changes = m.changes();
+            spec.forwarding = m.forwarding();
+            (spec.monitor, spec.bfd) = (Some(MonitorRef(m.clone())), i.bfd);
+        }
         b.of.set_port(spec, now);
     }
 
@@ -191,7 +197,7 @@ impl Engine {
         let mut changed = Vec::new();
         for p in self.world.bridges.values() {
             for i in p.ifaces.values() {
-                if i.device.as_ref().is_some_and(|d| d.change_seq() != i.seen_seq) {
+                if i.has_changed() {
                     changed.push((p.name.clone(), i.name.clone()));
                 }
             }
@@ -200,6 +206,13 @@ impl Engine {
             self.refresh_port(b, i);
         }
         !changed.is_empty()
+    }
+
+    /// Lets what devices and protocols have changed take effect now.
+    pub fn take_over_changes(&mut self) {
+        if self.refresh_changed_ports() {
+            self.commit_all();
+        }
     }
 
     /// Interfaces whose device is ours to make and was removed by somebody else: nothing brings it
@@ -499,7 +512,9 @@ impl Targets for Engine {
             ),
         };
         configure_port(&inst.dp, dp_port, i);
-        let iface = Iface { name: i.name.clone(), kind: i.kind.clone(), ofp, device, dp_port, peer, seen_seq: 0 };
+        let mut iface =
+            Iface { name: i.name.clone(), kind: i.kind.clone(), ofp, device, dp_port, peer, ..Iface::default() };
+        crate::protocols::configure(&mut iface, i, self.clock.now());
         if let Some(p) = self.world.bridges.get_mut(&id) {
             p.ifaces.insert(i.name.clone(), iface);
         }
@@ -510,6 +525,10 @@ impl Targets for Engine {
     fn update_interface(&mut self, bridge: &str, i: &IfaceSpec) -> Result<(), String> {
         let id = self.bridges.get(bridge).map(|b| b.of.id()).ok_or("no such bridge")?;
         let kind = self.world.kind_of(id).ok_or("no such bridge")?.to_string();
+        let now = self.clock.now();
+        if let Some(x) = self.world.bridges.get_mut(&id).and_then(|p| p.ifaces.get_mut(&i.name)) {
+            crate::protocols::configure(x, i, now);
+        }
         if i.kind == "patch" {
             let peer = patch_peer(i)?;
             if let Some(x) = self.world.bridges.get_mut(&id).and_then(|p| p.ifaces.get_mut(&i.name)) {

@@ -11,6 +11,7 @@ mod openflow;
 pub mod options;
 mod pmd;
 mod poll_worker;
+mod protocols;
 mod report;
 mod run;
 mod threads;

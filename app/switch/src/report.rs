@@ -167,6 +167,10 @@ fn status(e: &Engine, applied: &Applied, r: &mut Report<'_>) {
                 continue;
             }
             let row = i.spec.uuid;
+            let monitor = e.world.find_iface(name).and_then(|(_, x)| x.monitor.as_ref());
+            let bfd = monitor.and_then(|m| m.with_bfd(|s| s.status()));
+            let bfd = bfd.into_iter().flatten().map(|(k, v)| (k.to_string(), v));
+            r.set("Interface", row, "bfd_status", Datum::string_map(bfd));
             match e.world.device(name) {
                 Some(d) => {
                     let s = d.status();

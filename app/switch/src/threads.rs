@@ -64,6 +64,8 @@ pub struct Threads {
     latency: Arc<LatencyHold>,
     workers: Vec<(WorkerKind, WorkerId, Running<Worker>)>,
     revalidator: Option<Running<()>>,
+    /// Protocol timers, once a port has some.
+    timers: Option<Running<()>>,
 }
 
 impl Threads {
@@ -74,7 +76,7 @@ impl Threads {
         slowpath: Arc<Slowpath>,
         latency: Arc<LatencyHold>,
     ) -> std::io::Result<Threads> {
-        let mut t = Threads { clock, dp, slowpath, latency, workers: Vec::new(), revalidator: None };
+        let mut t = Threads { clock, dp, slowpath, latency, workers: Vec::new(), revalidator: None, timers: None };
         t.revalidator = Some(t.start_revalidator()?);
         Ok(t)
     }
@@ -97,6 +99,41 @@ impl Threads {
                     std::thread::sleep(rest);
                 }
                 if slowpath.wait_for_work(slowpath.round_period().into()).is_none() {
+                    return;
+                }
+            }
+        })?;
+        Ok(Running { pulse, handle })
+    }
+
+    /// Makes sure that protocol timers run and know of the ports as they are.
+    pub fn need_timers(&mut self) {
+        if self.timers.is_none() {
+            match self.start_timers() {
+                Ok(t) => {
+                    log::info!(target: "ofproto_dpif_monitor", "monitor thread created");
+                    self.timers = Some(t);
+                }
+                Err(e) => log::error!(target: "ofproto_dpif_monitor", "cannot create monitor thread: {e}"),
+            }
+        }
+        self.slowpath.kick_timers();
+    }
+
+    fn start_timers(&self) -> std::io::Result<Running<()>> {
+        let (clock, slowpath, dp) = (self.clock.clone(), self.slowpath.clone(), self.dp.clone());
+        let poke = slowpath.clone();
+        let pulse = Pulse::new("monitor".into(), Box::new(move || poke.kick_timers()));
+        let p = pulse.clone();
+        let handle = std::thread::Builder::new().name("monitor".into()).spawn(move || {
+            let _guard = AbortOnPanic;
+            loop {
+                let now = clock.now();
+                let next = slowpath.turn_timers(now, &|port| dp.port_stats(port)?.rx_packets);
+                p.idle(now);
+                // Stopped time passes by kicks alone.
+                let rest = (next != Nanos::MAX && !clock.is_stopped()).then(|| next.saturating_sub(clock.now()).into());
+                if slowpath.wait_for_timers(rest).is_none() {
                     return;
                 }
             }
@@ -162,7 +199,11 @@ impl Threads {
 
     /// Waits until each thread has had an idle turn at `now` or later.
     pub fn settle(&self, now: Nanos) {
-        let pulses = self.workers.iter().map(|(_, _, r)| &r.pulse).chain(self.revalidator.iter().map(|r| &r.pulse));
+        let pulses = self
+            .workers
+            .iter()
+            .map(|(_, _, r)| &r.pulse)
+            .chain(self.timers.iter().chain(&self.revalidator).map(|r| &r.pulse));
         for p in pulses {
             let started = Instant::now();
             (p.wake)();
@@ -183,6 +224,10 @@ impl Drop for Threads {
             self.stop_worker(id, r);
         }
         self.slowpath.stop();
+        self.slowpath.stop_timers();
+        if let Some(t) = self.timers.take() {
+            let _ = t.handle.join();
+        }
         if let Some(r) = self.revalidator.take() {
             let _ = r.handle.join();
         }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use fv_core::{Clock, DpPort, OfPort};
 use fv_dpif::Datapath;
 use fv_flow::FlowKey;
+use fv_l2::{BfdMatch, PortMonitor};
 use fv_netdev::{Device, Duplex};
 use fv_ofproto::host::Host;
 use fv_ofproto::view::{BridgeId, BridgeView};
@@ -18,6 +19,7 @@ use fv_xlate::{Input, Start};
 use crate::datapaths::Datapaths;
 
 /// One interface of a bridge that is open.
+#[derive(Default)]
 pub struct Iface {
     pub name: String,
     /// Type as the row has it.
@@ -30,6 +32,20 @@ pub struct Iface {
     pub peer: Option<String>,
     /// The device's sequence number when its status was last taken over.
     pub seen_seq: u64,
+    /// What guards the port, once something has.
+    pub monitor: Option<Arc<PortMonitor>>,
+    /// How its BFD session is told, if it has one.
+    pub bfd: Option<BfdMatch>,
+    /// The monitor's changes when they were last taken over.
+    pub seen_changes: u64,
+}
+
+impl Iface {
+    /// Something shows that has not been taken over yet.
+    pub fn has_changed(&self) -> bool {
+        self.device.as_ref().is_some_and(|d| d.change_seq() != self.seen_seq)
+            || self.monitor.as_ref().is_some_and(|m| m.changes() != self.seen_changes)
+    }
 }
 
 /// The interfaces of one bridge, by name.

@@ -349,6 +349,7 @@ fn iface(row: RowRef<'_>, bridge: &str, diag: &mut Vec<String>) -> IfaceSpec {
         last_ofport: Hint(row.i64_opt("ofport").and_then(|v| u16::try_from(v).ok()).filter(|v| *v > 0 && *v < 0xff00)),
         mtu_request: row.i64_opt("mtu_request").and_then(|v| u32::try_from(v).ok()).filter(|v| *v >= 68),
         mac: mac(row.str_opt("mac"), &format!("interface {name}"), diag),
+        bfd: map(row, "bfd"),
         name,
     }
 }

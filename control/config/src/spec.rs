@@ -158,4 +158,6 @@ pub struct IfaceSpec {
     pub last_ofport: Hint,
     pub mtu_request: Option<u32>,
     pub mac: Option<[u8; 6]>,
+    /// The row's `bfd` column.
+    pub bfd: Options,
 }

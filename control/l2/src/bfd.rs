@@ -155,6 +155,8 @@ pub struct Session {
     last_tx: Nanos,
     forced: Option<bool>,
     forwarding: bool,
+    /// The same as the session alone has it.
+    own_forwarding: bool,
     flaps: u64,
     random: u64,
 }
@@ -181,6 +183,7 @@ impl Session {
             last_tx: Nanos::ZERO,
             forced: None,
             forwarding: false,
+            own_forwarding: false,
             flaps: 0,
             random: u64::from(discriminator) << 1 | 1,
         };
@@ -458,11 +461,13 @@ impl Session {
 
     fn see_forwarding(&mut self, now: Nanos) {
         let by_data = self.config.forwarding_if_rx && now < self.data.alive_until && now < self.data.control_until;
-        let is = self.forced.unwrap_or((self.state == State::Up || by_data) && !self.remote.diagnostic.is_path_down());
-        if is != self.forwarding {
-            self.forwarding = is;
+        let is = (self.state == State::Up || by_data) && !self.remote.diagnostic.is_path_down();
+        // What an operator forces is no flap.
+        if is != self.own_forwarding {
+            self.own_forwarding = is;
             self.flaps += 1;
         }
+        self.forwarding = self.forced.unwrap_or(is);
     }
 }
 

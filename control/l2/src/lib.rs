@@ -2,5 +2,11 @@
 
 pub mod bfd;
 pub mod mac;
+mod monitor;
 
 pub use mac::{Learn, Learned, MacEntry, MacStats, MacTable, VlanSet};
+pub use monitor::{BfdMatch, MonitorRef, Outcome, PortMonitor};
+
+fv_core::counters! {
+    pub(crate) BFD_BAD = "bfd_bad_packets",
+}

@@ -1,6 +1,7 @@
 //! Ports and bundles of a bridge, from plain specifications.
 
 use fv_core::{DpPort, Nanos, OfPort};
+use fv_l2::{BfdMatch, MonitorRef};
 use fv_openflow::OfError;
 use fv_openflow::msg::port::{Port as PortDesc, PortConfig, PortFeatures, PortMod, PortReason, PortState, PortStatus};
 
@@ -31,6 +32,10 @@ pub struct PortSpec {
     pub peer: Option<(BridgeId, OfPort)>,
     pub is_internal: bool,
     pub mtu: u32,
+    pub monitor: Option<MonitorRef>,
+    pub bfd: Option<BfdMatch>,
+    /// The protocols that guard the port let it be used.
+    pub forwarding: bool,
     pub admin_up: bool,
     pub link_up: bool,
     pub curr: PortFeatures,
@@ -53,6 +58,9 @@ impl Default for PortSpec {
             peer: None,
             is_internal: false,
             mtu: 1500,
+            monitor: None,
+            bfd: None,
+            forwarding: true,
             admin_up: true,
             link_up: true,
             curr: PortFeatures::default(),
@@ -92,9 +100,12 @@ impl Port {
         self.view.peer = spec.peer;
         self.view.is_internal = spec.is_internal;
         self.view.mtu = spec.mtu;
+        self.view.monitor.clone_from(&spec.monitor);
+        self.view.bfd = spec.bfd;
         self.view.config = self.view.config.set(PortConfig::PORT_DOWN, !spec.admin_up);
         let down = !spec.link_up || !spec.admin_up;
-        self.view.state = self.view.state.set(PortState::LINK_DOWN, down).set(PortState::LIVE, !down);
+        self.view.state = self.view.state.set(PortState::LINK_DOWN, down);
+        self.view.state = self.view.state.set(PortState::LIVE, !down && spec.forwarding);
         self.spec = spec;
     }
 

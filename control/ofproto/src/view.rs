@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use fv_core::{DpPort, OfPort};
-use fv_l2::{MacTable, VlanSet};
+use fv_l2::{BfdMatch, MacTable, MonitorRef, VlanSet};
 use fv_openflow::msg::FragHandling;
 use fv_openflow::msg::port::{PortConfig, PortState};
 use hashbrown::HashMap;
@@ -111,6 +111,10 @@ pub struct PortView {
     pub bundle: Option<usize>,
     pub is_internal: bool,
     pub mtu: u32,
+    /// What guards the port, if anything does.
+    pub monitor: Option<MonitorRef>,
+    /// With a BFD session: which packets are its.
+    pub bfd: Option<BfdMatch>,
 }
 
 impl Default for PortView {
@@ -126,11 +130,18 @@ impl Default for PortView {
             bundle: None,
             is_internal: false,
             mtu: 1500,
+            monitor: None,
+            bfd: None,
         }
     }
 }
 
 impl PortView {
+    /// Whether what watches the port may use it: as control last said, and as its protocols say this moment.
+    pub fn is_live(&self) -> bool {
+        self.state.has(PortState::LIVE) && self.monitor.as_ref().is_none_or(|m| m.0.forwarding())
+    }
+
     /// Whether the port may be sent to: up by configuration, not told to drop.
     pub fn may_output(&self) -> bool {
         !self.config.any(PortConfig::PORT_DOWN.with(PortConfig::NO_FWD))

@@ -9,6 +9,7 @@ mod limit;
 mod pull;
 pub mod resume;
 mod slowpath;
+mod timers;
 mod ukey;
 mod upcall;
 

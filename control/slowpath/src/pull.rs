@@ -46,12 +46,15 @@ pub struct Applied {
     pub forwarding: bool,
     /// Control has something to do.
     pub for_control: bool,
+    /// A protocol has something to send.
+    pub for_timers: bool,
 }
 
 impl std::ops::BitOrAssign for Applied {
     fn bitor_assign(&mut self, o: Applied) {
         self.forwarding |= o.forwarding;
         self.for_control |= o.for_control;
+        self.for_timers |= o.for_timers;
     }
 }
 
@@ -65,11 +68,15 @@ pub fn apply(e: &Effect, now: Nanos) -> Applied {
                 crate::LEARN_OVERFLOW.inc();
             }
             let added = done == Learned::Added;
-            Applied { forwarding: added, for_control: added || done == Learned::Waiting }
+            Applied { forwarding: added, for_control: added || done == Learned::Waiting, for_timers: false }
         }
         Effect::MacLearn { table, vlan, mac, bundle, how, .. } => {
             let forwarding = table.learn(now, *vlan, *mac, *bundle, *how).changes_forwarding();
-            Applied { forwarding, for_control: false }
+            Applied { forwarding, ..Applied::default() }
+        }
+        Effect::Bfd { monitor, frame } => {
+            let o = monitor.receive_bfd(frame, now);
+            Applied { forwarding: o.forwarding, for_control: o.forwarding, for_timers: o.hurry }
         }
     }
 }

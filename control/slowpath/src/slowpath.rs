@@ -43,6 +43,7 @@ pub struct Slowpath {
     round: Mutex<Round>,
     later: Mutex<Vec<RecircId>>,
     wake: (Mutex<Wake>, Condvar),
+    pub(crate) timers: crate::timers::Timers,
 }
 
 #[derive(Default)]
@@ -106,6 +107,7 @@ impl Slowpath {
             round: Mutex::default(),
             later: Mutex::default(),
             wake: Default::default(),
+            timers: Default::default(),
         }
     }
 

@@ -146,6 +146,9 @@ impl Slowpath {
         if done.for_control {
             (self.wake_control)();
         }
+        if done.for_timers {
+            self.timers.kick();
+        }
     }
 
     fn controller(&self, packet: &Packet, c: &ControllerUpcall) {

@@ -4,7 +4,6 @@ use fv_core::OfPort;
 use fv_flow::hash::hrw_weight;
 use fv_flow::{FlowMask, Subfield};
 use fv_openflow::action::{Bundle, BundleAlgorithm, Multipath};
-use fv_openflow::msg::port::PortState;
 
 use crate::ctx::Ctx;
 
@@ -46,7 +45,7 @@ impl Ctx<'_> {
     fn is_alive(&self, p: OfPort) -> bool {
         match p {
             OfPort::IN_PORT | OfPort::TABLE | OfPort::NORMAL | OfPort::FLOOD | OfPort::ALL | OfPort::NONE => true,
-            p => self.br.ports.get(&p).is_some_and(|p| p.state.has(PortState::LIVE)),
+            p => self.br.ports.get(&p).is_some_and(|p| p.is_live()),
         }
     }
 

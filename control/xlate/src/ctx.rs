@@ -100,6 +100,11 @@ pub enum Effect {
         bundle: u64,
         how: fv_l2::Learn,
     },
+    /// A packet for the port's BFD session.
+    Bfd {
+        monitor: Arc<fv_l2::PortMonitor>,
+        frame: Vec<u8>,
+    },
 }
 
 /// What each further packet of the flow counts for.
@@ -363,16 +368,7 @@ impl Ctx<'_> {
     fn receive(&mut self) {
         let port = self.in_port();
         let p = self.port(port);
-        if p.as_ref().is_some_and(|p| self.is_special(p)) {
-            return;
-        }
-        let drop = p.is_some_and(|p| no_recv(&p, self.flow.base.dl_dst));
-        self.first_table(port, drop);
-    }
-
-    /// Protocol packets that the switch itself consumes.
-    fn is_special(&mut self, _p: &PortView) -> bool {
-        false
+        self.first_table(port, p.as_ref());
     }
 
     pub fn in_port(&self) -> OfPort {

@@ -9,7 +9,7 @@ use fv_flow::hash::{self, HashFields};
 use fv_ofproto::{DpHash, DpHashAlg, Group};
 use fv_openflow::msg::flow::GROUP_ANY;
 use fv_openflow::msg::group::{Bucket, GroupType};
-use fv_openflow::msg::port::{PortConfig, PortState};
+use fv_openflow::msg::port::PortConfig;
 
 use crate::ctx::{Credit, Ctx};
 use crate::trace::Kind;
@@ -167,7 +167,7 @@ impl Ctx<'_> {
     }
 
     fn is_port_live(&self, port: OfPort) -> bool {
-        let live = |p: &fv_ofproto::PortView| p.state.has(PortState::LIVE) && !p.config.has(PortConfig::PORT_DOWN);
+        let live = |p: &fv_ofproto::PortView| p.is_live() && !p.config.has(PortConfig::PORT_DOWN);
         self.br.ports.get(&port).is_some_and(live)
     }
 

@@ -16,6 +16,7 @@ mod learn;
 mod normal;
 mod order;
 mod output;
+mod special;
 mod table;
 pub mod text;
 pub mod trace;

@@ -153,7 +153,7 @@ impl Ctx<'_> {
         self.flow.pipe.actset_output = OfPort::UNSET.0;
         self.flow.dp.tun = Default::default();
         self.enter(Kind::Bridge, |c| format!("bridge(\"{}\")", c.br.name));
-        if !no_recv(&peer_port, self.flow.base.dl_dst) {
+        if !self.is_special(&peer_port) && !no_recv(&peer_port, self.flow.base.dl_dst) {
             self.table_action_then(peer, 0, true, true, Self::follow_aside, Self::end_of_pipeline);
         }
         self.leave();

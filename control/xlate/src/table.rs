@@ -2,13 +2,13 @@
 
 use fv_core::OfPort;
 use fv_flow::key::FRAG_ANY;
-use fv_ofproto::RuleRef;
+use fv_ofproto::{PortView, RuleRef};
 use fv_openflow::action::{Action, Resubmit, TABLE_CURRENT};
 use fv_openflow::msg::FragHandling;
 use fv_openflow::msg::port::PortConfig;
 use fv_openflow::msg::table::TableMiss;
 
-use crate::ctx::{Credit, Ctx, Frozen, MAX_ACTIONS, MAX_DEPTH, MAX_RESUBMITS, MAX_STACK, XlateError};
+use crate::ctx::{Credit, Ctx, Frozen, MAX_ACTIONS, MAX_DEPTH, MAX_RESUBMITS, MAX_STACK, XlateError, no_recv};
 use crate::trace::Kind;
 
 impl Ctx<'_> {
@@ -60,11 +60,13 @@ impl Ctx<'_> {
 
     /// The whole way of a received packet. If the port of entry drops the packet, it is told and
     /// counted, but what the rule says is not done.
-    pub fn first_table(&mut self, in_port: OfPort, drop: bool) {
+    pub fn first_table(&mut self, in_port: OfPort, p: Option<&PortView>) {
         let rule = self.lookup(in_port, 0, true, true);
         self.enter(Kind::Table, |c| rule_text(c, 0, &rule));
         self.credits.push(Credit::Rule(rule.clone()));
-        if !drop {
+        // What the port's protocols take is nobody else's, but counts for the rule.
+        let consumed = p.is_some_and(|p| self.is_special(p) || no_recv(p, self.flow.base.dl_dst));
+        if !consumed {
             self.follow(rule.clone());
             // What the action set sends to a controller bears this rule's cookie.
             self.rule = Some(rule);

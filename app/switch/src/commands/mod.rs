@@ -11,6 +11,7 @@ mod fdb;
 mod perf;
 mod pmd;
 mod process;
+mod protocols;
 mod time;
 mod trace;
 mod upcall;
@@ -115,6 +116,7 @@ pub fn register(r: &mut Registry<Ctx>) {
     r.add(&fv_rpc::unixctl::commands::<Ctx>());
     r.add(bridge::COMMANDS);
     r.add(fdb::COMMANDS);
+    r.add(protocols::COMMANDS);
     r.add(dpif::COMMANDS);
     r.add(dpctl::COMMANDS);
     r.add(upcall::COMMANDS);

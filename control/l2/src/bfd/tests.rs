@@ -40,10 +40,10 @@ impl Link {
     fn pass(&mut self, ms: u64) {
         let end = self.now + Nanos::from_ms(ms);
         while self.now <= end {
-            for i in 0..2 {
+            for (i, mac) in MAC.into_iter().enumerate() {
                 let rx = self.data[i];
                 self.ends[i].run(self.now, rx);
-                while let Some(frame) = self.ends[i].send(MAC[i], self.now) {
+                while let Some(frame) = self.ends[i].send(mac, self.now) {
                     let (payload, _) = packet::payload(&frame).unwrap();
                     self.sent[i].push((self.now, Control::parse(payload).unwrap()));
                     if self.open[i] {
