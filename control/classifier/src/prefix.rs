@@ -231,6 +231,12 @@ impl<'a> Asked<'a> {
         })
     }
 
+    /// Whether the tries of all fields that these prefixes are of have been asked already.
+    pub(crate) fn knows(&self, lengths: &Lengths) -> bool {
+        let asked = self.answers.iter().map(Option::is_some);
+        self.tries.0.iter().zip(asked).all(|(t, asked)| asked || lengths.get(t.field) == 0)
+    }
+
     /// Whether a trie proves that no rule with these prefix lengths covers the key; if so, the bits
     /// that prove it are added to `wc`. Never costs more bits than the subtable's own mask would.
     pub(crate) fn rules_out(&mut self, lengths: &Lengths, stage: usize, wc: &mut FlowMask) -> bool {
