@@ -20,6 +20,8 @@ const BENCHES: &[(&str, &str, &str)] = &[
     ("tse", "fv-datapath", "datapath"),
     ("storm", "fv-datapath", "datapath"),
     ("scale", "fv-datapath", "datapath"),
+    ("miss", "fv-slowpath", "slowpath"),
+    ("change", "fv-slowpath", "slowpath"),
     ("rebalance", "fv-offload", "offload"),
     ("vring", "fv-netdev-vhost", "vhost"),
 ];

@@ -245,7 +245,10 @@ impl Switch {
             if b.of.tables().version() != version
                 && let Some(i) = e.world.kind_of(b.of.id()).and_then(|k| e.world.dps.find(k))
             {
-                i.slowpath.model_changed();
+                match b.of.take_changed() {
+                    Some(rules) => i.slowpath.rules_changed(b.of.id(), &rules),
+                    None => i.slowpath.model_changed(),
+                }
             }
         }
         e.world.publish_all();

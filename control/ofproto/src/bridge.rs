@@ -31,6 +31,9 @@ use crate::view::{BridgeId, BridgeView, BundleView};
 /// Removed rules freed in one turn: each costs some microseconds when there are a million.
 const PURGE_PORTION: usize = 1000;
 
+/// Changed rules that are told one by one.
+const MAX_CHANGED: usize = 64;
+
 /// What configuration says of a bridge as a whole.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
@@ -96,6 +99,8 @@ pub struct Ofproto {
     pub(crate) flow_events: Vec<Arc<Vec<FlowEvent>>>,
     pub(crate) frags: FragHandling,
     pub(crate) tlvs: TlvTable,
+    /// Rules that came and went since [`Ofproto::take_changed`], one more than are told at most.
+    pub(crate) changed: Vec<RuleRef>,
     /// Tables with changes at the pending version.
     pub(crate) touched: HashSet<u8>,
     /// Tables with removed rules that translations may still see.
@@ -133,6 +138,7 @@ impl Ofproto {
             flow_events: Vec::new(),
             frags: FragHandling::Normal,
             tlvs: TlvTable::default(),
+            changed: Vec::new(),
             touched: HashSet::new(),
             outdated: HashSet::new(),
             garbage: None,
@@ -202,6 +208,18 @@ impl Ofproto {
     }
 
     /// The version at which changes are made that are not visible yet.
+    /// The rules that came and went since the last time; None if there were too many to look at each.
+    pub fn take_changed(&mut self) -> Option<Vec<RuleRef>> {
+        let changed = std::mem::take(&mut self.changed);
+        (changed.len() <= MAX_CHANGED).then_some(changed)
+    }
+
+    pub(crate) fn note_changed(&mut self, rule: &RuleRef) {
+        if self.changed.len() <= MAX_CHANGED {
+            self.changed.push(rule.clone());
+        }
+    }
+
     pub(crate) fn pending_version(&self) -> Version {
         self.tables.version().next()
     }

@@ -247,6 +247,7 @@ impl Ofproto {
                 t.cls.defer();
             }
             t.cls.insert(rule.clone(), self.pending_version());
+            self.note_changed(&rule);
             steps.push(step(rule));
         }
     }
@@ -257,6 +258,7 @@ impl Ofproto {
                 t.cls.defer();
             }
             t.cls.remove(&rule, self.pending_version());
+            self.note_changed(&rule);
             steps.push(Step::Removed(rule, why));
         }
     }

@@ -4,6 +4,7 @@
 //! what its packets count for, and on every round pulls statistics, retranslates flows that the
 //! model's changes may concern, and removes idle ones. It starts no thread: `round` is called by one.
 
+mod changes;
 mod frozen;
 mod limit;
 mod pull;

@@ -7,13 +7,13 @@ use arc_swap::ArcSwap;
 use fv_core::{Nanos, RecircId, Ufid};
 use fv_dpif::action::SlowReasons;
 use fv_dpif::{Datapath, FlowDump, FlowPut, FlowStats};
-use fv_flow::Packed;
 use fv_ofproto::RuleRef;
 use fv_ofproto::packet_in::PacketInQueue;
-use fv_ofproto::view::View;
-use fv_xlate::Credit;
+use fv_ofproto::view::{BridgeId, View};
+use fv_xlate::{Credit, Looked};
 use parking_lot::{Condvar, Mutex};
 
+use crate::changes::Changes;
 use crate::frozen::FrozenStates;
 use crate::limit::{Config, Limit};
 use crate::pull;
@@ -35,6 +35,7 @@ pub struct Slowpath {
     pub(crate) ukeys: Ukeys,
     pub(crate) pending: PendingList,
     seq: AtomicU64,
+    changes: Mutex<Changes>,
     limit: AtomicU64,
     n_flows: AtomicU64,
     restore_wait: AtomicBool,
@@ -63,6 +64,19 @@ struct Round {
     /// Numbers to give back when one more round has passed.
     older: Vec<RecircId>,
     missing: hashbrown::HashMap<Ufid, u32>,
+    /// Of the pass under way.
+    number: u32,
+}
+
+/// What one pass over the flows goes by.
+struct Pass<'a> {
+    view: &'a View,
+    now: Nanos,
+    max_idle: Nanos,
+    number: u32,
+    /// As of `seq`.
+    changes: Changes,
+    seq: u64,
 }
 
 /// What `upcall/show` prints.
@@ -99,6 +113,7 @@ impl Slowpath {
             ukeys: Ukeys::default(),
             pending: PendingList::default(),
             seq: AtomicU64::new(1),
+            changes: Mutex::default(),
             limit: AtomicU64::new(Limit::new(&config).now),
             n_flows: AtomicU64::new(0),
             restore_wait: AtomicBool::new(false),
@@ -150,7 +165,19 @@ impl Slowpath {
 
     /// Something on which translations depend has changed: every flow is looked at again, soon.
     pub fn model_changed(&self) {
-        self.seq.fetch_add(1, Ordering::AcqRel);
+        let mut changes = self.changes.lock();
+        let seq = self.seq.fetch_add(1, Ordering::AcqRel) + 1;
+        changes.forget(seq);
+        drop(changes);
+        self.kick();
+    }
+
+    /// Rules of `bridge` have come or gone, and nothing else: flows that they may concern are looked at.
+    pub fn rules_changed(&self, bridge: BridgeId, rules: &[RuleRef]) {
+        let mut changes = self.changes.lock();
+        let seq = self.seq.fetch_add(1, Ordering::AcqRel) + 1;
+        changes.add(seq, bridge, rules);
+        drop(changes);
         self.kick();
     }
 
@@ -227,16 +254,24 @@ impl Slowpath {
         let max_idle = limit.max_idle(&config, flows);
         let view = self.view.load();
         let mut doomed = Vec::new();
-        let mut seen = hashbrown::HashSet::new();
-        self.dp.flow_dump(&mut |f| {
-            seen.insert(f.ufid);
-            if let Outcome::Delete = self.revalidate(&view, &f, now, max_idle) {
-                doomed.push(f.ufid);
+        let mut seen = 0;
+        r.number = r.number.wrapping_add(1).max(1);
+        let round = {
+            let changes = self.changes.lock();
+            Pass { view: &view, now, max_idle, number: r.number, changes: changes.clone(), seq: self.seq() }
+        };
+        self.dp.flow_stats(&mut |ufid, stats| {
+            seen += 1;
+            if let Outcome::Delete = self.revalidate(&round, ufid, stats) {
+                doomed.push(ufid);
             }
             true
         });
         doomed.iter().for_each(|u| self.delete(*u, now));
-        self.forget_missing(&mut r, &seen);
+        // In most rounds nobody is missing, and nobody needs to be looked for.
+        if self.ukeys.len() + doomed.len() != seen || !r.missing.is_empty() {
+            self.forget_missing(&mut r);
+        }
         self.release_old(&mut r);
         let busy = cpu().saturating_sub(start);
         r.duration = busy;
@@ -253,19 +288,23 @@ impl Slowpath {
         r.max = r.max.max(flows);
     }
 
-    fn revalidate(&self, view: &View, f: &FlowDump, now: Nanos, max_idle: Nanos) -> Outcome {
+    fn revalidate(&self, pass: &Pass<'_>, ufid: Ufid, stats: &FlowStats) -> Outcome {
+        let (view, now) = (pass.view, pass.now);
         crate::REVALIDATED.inc();
-        let ukey = match self.ukeys.find(f.ufid) {
+        let ukey = match self.ukeys.find(ufid) {
             Some(k) => k,
-            None => match self.adopt(view, f, now) {
-                Some(k) => k,
-                None => return Outcome::Delete,
+            None => match self.dp.flow_get(ufid).map(|f| self.adopt(view, &f, now)) {
+                Some(Some(k)) => k,
+                Some(None) => return Outcome::Delete,
+                // It is gone.
+                None => return Outcome::Keep,
             },
         };
+        ukey.seen.store(pass.number, Ordering::Relaxed);
         let mut s = ukey.state.lock();
-        self.push(&mut s, &f.stats, now);
-        let used = f.stats.used.unwrap_or(Nanos::ZERO).max(ukey.created).max(s.pushed.used.unwrap_or(Nanos::ZERO));
-        if now.saturating_sub(used) > max_idle && !self.restore_wait() {
+        self.push(&mut s, stats, now);
+        let used = stats.used.unwrap_or(Nanos::ZERO).max(ukey.created).max(s.pushed.used.unwrap_or(Nanos::ZERO));
+        if now.saturating_sub(used) > pass.max_idle && !self.restore_wait() {
             crate::EXPIRED.inc();
             return Outcome::Delete;
         }
@@ -273,16 +312,20 @@ impl Slowpath {
         if s.seq == seq {
             return Outcome::Keep;
         }
+        if s.seq <= pass.seq && pass.changes.spare(view, &ukey, s.looked, s.seq) {
+            s.seq = pass.seq;
+            return Outcome::Keep;
+        }
         self.retranslate(view, &ukey, &mut s, seq, now)
     }
 
     /// A flow that somebody else put: it is kept if it is what translation would have made.
     fn adopt(&self, view: &View, f: &FlowDump, now: Nanos) -> Option<Arc<Ukey>> {
-        let (credits, frozen, slow) = match self.translate(view, &f.key, None, now) {
-            Some(out) => (out.credits, out.frozen, out.slow),
+        let (credits, frozen, slow, looked) = match self.translate(view, &f.key, None, now) {
+            Some(out) => (out.credits, out.frozen, out.slow, out.looked),
             // A flow that drops what comes from a port without a bridge goes only when it is idle:
             // deleted each round, it would cost a miss each round.
-            None if f.program.actions.is_empty() => Default::default(),
+            None if f.program.actions.is_empty() => (Vec::new(), Vec::new(), SlowReasons::default(), Looked::ALL),
             None => return None,
         };
         let state = UkeyState {
@@ -290,12 +333,12 @@ impl Slowpath {
             credits,
             frozen,
             slow,
+            looked,
             seq: 0,
             pushed: FlowStats::default(),
             seen: FlowStats::default(),
         };
-        let (key, mask) = (Packed::new(&f.key), Packed::from(&f.mask));
-        let k = Arc::new(Ukey { ufid: f.ufid, key, mask, created: now, state: Mutex::new(state) });
+        let k = Arc::new(Ukey::new(f.ufid, &f.key, &f.mask, now, state));
         if let Some(old) = self.ukeys.insert(k.clone()) {
             self.release_later(std::mem::take(&mut old.state.lock().frozen));
         }
@@ -348,6 +391,7 @@ impl Slowpath {
         s.program = program;
         s.credits = out.credits;
         s.slow = out.slow;
+        s.looked = out.looked;
         s.seq = seq;
         self.release_later(std::mem::replace(&mut s.frozen, out.frozen));
         Outcome::Keep
@@ -374,11 +418,11 @@ impl Slowpath {
     }
 
     /// Flows that the datapath lost without us.
-    fn forget_missing(&self, r: &mut Round, seen: &hashbrown::HashSet<Ufid>) {
+    fn forget_missing(&self, r: &mut Round) {
         let mut gone = Vec::new();
         let mut missing = hashbrown::HashMap::new();
         self.ukeys.for_each(|k| {
-            if !seen.contains(&k.ufid) {
+            if k.seen.load(Ordering::Relaxed) != r.number {
                 let n = r.missing.get(&k.ufid).copied().unwrap_or(0) + 1;
                 if n >= MAX_MISSING {
                     gone.push(k.ufid);
@@ -405,9 +449,9 @@ impl Slowpath {
 
     /// Credits all packets forwarded so far: a statistics request calls this first.
     pub fn pull(&self, now: Nanos) {
-        self.dp.flow_dump(&mut |f| {
-            if let Some(k) = self.ukeys.find(f.ufid) {
-                self.push(&mut k.state.lock(), &f.stats, now);
+        self.dp.flow_stats(&mut |ufid, stats| {
+            if let Some(k) = self.ukeys.find(ufid) {
+                self.push(&mut k.state.lock(), stats, now);
             }
             true
         });
@@ -416,8 +460,8 @@ impl Slowpath {
     /// Removes every flow; they come back with traffic.
     pub fn purge(&self) {
         let mut all = Vec::new();
-        self.dp.flow_dump(&mut |f| {
-            all.push(f.ufid);
+        self.dp.flow_stats(&mut |ufid, _| {
+            all.push(ufid);
             true
         });
         all.into_iter().for_each(|u| self.delete(u, Nanos::ZERO));

@@ -1,12 +1,13 @@
 //! What is remembered of each installed flow.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
 use fv_core::{Nanos, RecircId, Ufid};
 use fv_dpif::action::SlowReasons;
 use fv_dpif::{FlowStats, Program};
-use fv_flow::Packed;
-use fv_xlate::Credit;
+use fv_flow::{DpKey, DpMask, Packed};
+use fv_xlate::{Credit, Looked};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 
@@ -15,10 +16,21 @@ const SHARDS: usize = 64;
 /// One installed flow.
 pub struct Ukey {
     pub ufid: Ufid,
+    /// As a packet had it.
     pub key: Packed,
+    /// The bits that translation looked at.
     pub mask: Packed,
     pub created: Nanos,
+    /// The number of the last round that found it in the datapath.
+    pub seen: AtomicU32,
     pub state: Mutex<UkeyState>,
+}
+
+impl Ukey {
+    pub fn new(ufid: Ufid, key: &DpKey, mask: &DpMask, created: Nanos, state: UkeyState) -> Ukey {
+        let (key, mask) = (Packed::new(key), Packed::from(mask));
+        Ukey { ufid, key, mask, created, seen: AtomicU32::new(0), state: Mutex::new(state) }
+    }
 }
 
 /// The part that changes.
@@ -28,6 +40,7 @@ pub struct UkeyState {
     pub credits: Vec<Credit>,
     pub frozen: Vec<RecircId>,
     pub slow: SlowReasons,
+    pub looked: Looked,
     /// Model sequence number of the translation.
     pub seq: u64,
     /// What has been credited so far.

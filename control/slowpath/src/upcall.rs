@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fv_core::{Nanos, RecircId, Ufid};
 use fv_dpif::action::{ControllerUpcall, SlowReasons};
 use fv_dpif::{DpAction, DropReason, FlowStats, Program, UpcallHandler, Userspace, Verdict, WorkerId};
-use fv_flow::{DpKey, DpMask, FlowKey, FlowMask, Match, Packed};
+use fv_flow::{DpKey, DpMask, FlowKey, FlowMask, Match};
 use fv_ofproto::packet_in::PacketInJob;
 use fv_ofproto::view::{BridgeId, View};
 use fv_openflow::action::PacketInReason;
@@ -217,6 +217,7 @@ impl UpcallHandler for Slowpath {
                 credits: out.credits,
                 frozen,
                 slow: out.slow,
+                looked: out.looked,
                 seq,
                 pushed: stats,
                 seen: FlowStats::default(),
@@ -244,8 +245,7 @@ impl UpcallHandler for Slowpath {
             self.release_later(p.state.frozen);
             return;
         }
-        let (key, mask) = (Packed::new(&p.key), Packed::from(&p.mask));
-        let ukey = Ukey { ufid, key, mask, created: p.now, state: Mutex::new(p.state) };
+        let ukey = Ukey::new(ufid, &p.key, &p.mask, p.now, p.state);
         if let Some(old) = self.ukeys.insert(Arc::new(ukey)) {
             crate::UKEY_REPLACED.inc();
             self.release_later(std::mem::take(&mut old.state.lock().frozen));

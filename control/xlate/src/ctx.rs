@@ -136,6 +136,25 @@ pub enum Credit {
     MacRefresh(Effect),
 }
 
+/// Which changes of rules can concern a flow.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Looked {
+    /// A bit of [`Looked::table_bit`] for each table that was looked into.
+    pub tables: u64,
+    /// Words of the key that were not the packet's own at some lookup.
+    pub altered: u64,
+}
+
+impl Looked {
+    /// Any change concerns it.
+    pub const ALL: Looked = Looked { tables: u64::MAX, altered: u64::MAX };
+
+    /// Tables share bits.
+    pub fn table_bit(bridge: BridgeId, table: u8) -> u64 {
+        1 << ((bridge.0.wrapping_mul(11)).wrapping_add(u32::from(table)) % 64)
+    }
+}
+
 /// The result of a translation.
 pub struct Output {
     pub program: Program,
@@ -149,6 +168,7 @@ pub struct Output {
     pub frozen: Vec<RecircId>,
     pub slow: SlowReasons,
     pub error: Option<XlateError>,
+    pub looked: Looked,
     pub trace: Vec<Node>,
 }
 
@@ -228,6 +248,7 @@ pub(crate) struct Ctx<'a> {
     pub credits: Vec<Credit>,
     pub frozen: Vec<RecircId>,
     pub slow: SlowReasons,
+    pub looked: Looked,
     /// The actions of the action set are being done.
     pub in_action_set: bool,
     /// A group's bucket is being done.
@@ -276,6 +297,7 @@ pub fn translate(inp: &Input<'_>) -> Output {
         credits: Vec::new(),
         frozen: Vec::new(),
         slow: SlowReasons::default(),
+        looked: Looked::default(),
         in_action_set: false,
         in_group: false,
         was_mpls: false,
@@ -302,6 +324,7 @@ fn failed(inp: &Input<'_>, e: XlateError) -> Output {
         frozen: Vec::new(),
         slow: SlowReasons::default(),
         error: Some(e),
+        looked: Looked::ALL,
         trace: Vec::new(),
     }
 }

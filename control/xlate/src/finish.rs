@@ -4,7 +4,7 @@ use fv_dpif::{DpAction, Program};
 use fv_flow::key::{FRAG_LATER, VLAN_CFI};
 
 use crate::commit::is_mpls;
-use crate::ctx::{Ctx, Output};
+use crate::ctx::{Ctx, Looked, Output, Start};
 
 impl Ctx<'_> {
     pub fn finish(mut self) -> Output {
@@ -23,6 +23,10 @@ impl Ctx<'_> {
         if self.flow.pipe.actset_output == fv_core::OfPort::UNSET.0 {
             self.flow.pipe.actset_output = self.inp.key.pipe.actset_output;
         }
+        if !matches!(self.inp.start, Start::Tables) {
+            // What a frozen state brings in is not in the packet.
+            self.looked = Looked::ALL;
+        }
         Output {
             program,
             mask: self.mask,
@@ -32,6 +36,7 @@ impl Ctx<'_> {
             frozen: self.frozen,
             slow: self.slow,
             error: self.error,
+            looked: self.looked,
             trace: self.tracer.take().map(|t| t.finish()).unwrap_or_default(),
         }
     }

@@ -26,6 +26,8 @@ impl Ctx<'_> {
         let flow = flow_of(l, &self.flow);
         self.note(Kind::Detail, |c| flow_text(c, &flow));
         let job = Arc::new(LearnJob { flow, limit: l.limit });
+        // Limits count rules of any match.
+        self.looked = crate::ctx::Looked::ALL;
         let i = self.snapshot();
         let fits = match self.snapshots[i].1.may_learn(&job) {
             Ok(fits) => fits,

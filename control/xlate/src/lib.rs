@@ -22,7 +22,7 @@ pub mod text;
 pub mod trace;
 mod vlan;
 
-pub use ctx::{Credit, Effect, Frozen, Input, Output, Pushed, Start, XlateError, translate};
+pub use ctx::{Credit, Effect, Frozen, Input, Looked, Output, Pushed, Start, XlateError, translate};
 pub use learn::flow_of as learned_flow;
 
 fv_core::counters! {

@@ -8,7 +8,7 @@ use fv_openflow::msg::FragHandling;
 use fv_openflow::msg::port::PortConfig;
 use fv_openflow::msg::table::TableMiss;
 
-use crate::ctx::{Credit, Ctx, Frozen, MAX_ACTIONS, MAX_DEPTH, MAX_RESUBMITS, MAX_STACK, XlateError, no_recv};
+use crate::ctx::{Credit, Ctx, Frozen, Looked, MAX_ACTIONS, MAX_DEPTH, MAX_RESUBMITS, MAX_STACK, XlateError, no_recv};
 use crate::trace::Kind;
 
 impl Ctx<'_> {
@@ -121,6 +121,9 @@ impl Ctx<'_> {
         }
         let mut table = table;
         let miss = loop {
+            self.looked.tables |= Looked::table_bit(self.br.id, table);
+            let words = flow.words().iter().zip(self.inp.key.words()).enumerate();
+            self.looked.altered |= words.fold(0, |a, (w, (now, first))| a | u64::from(now != first) << w);
             let i = self.snapshot();
             let found = self.snapshots[i].1.lookup(table, &flow, Some(&mut self.mask));
             self.credits.push(Credit::Table { tables: tables.clone(), table, hit: found.is_some() });

@@ -331,8 +331,13 @@ impl Datapath for Dp {
     }
 
     fn flow_put(&self, put: FlowPut) -> Result<Option<FlowStats>, DpError> {
-        let flow = Flow::new(&put.key, &put.mask, put.ufid, put.program.clone(), put.worker);
         let registry = &self.shared.registry;
+        if let (Some(ufid), false) = (put.ufid, put.create) {
+            // Only what is there: no flow needs to be made to find it.
+            let there = registry.find(ufid).ok_or(DpError::NotFound)?;
+            return self.change(&there, put);
+        }
+        let flow = Flow::new(&put.key, &put.mask, put.ufid, put.program.clone(), put.worker);
         let there = registry.find(flow.ufid).or_else(|| registry.find_megaflow(flow.megaflow));
         // A flow without a name of its own may also be meant by one that covers its key, and must not
         // overlap with it.
@@ -370,6 +375,10 @@ impl Datapath for Dp {
 
     fn flow_dump(&self, f: &mut dyn FnMut(FlowDump) -> bool) {
         self.shared.registry.each(|flow| f(flow.dump()));
+    }
+
+    fn flow_stats(&self, f: &mut dyn FnMut(Ufid, &FlowStats) -> bool) {
+        self.shared.registry.each(|flow| f(flow.ufid, &flow.stats()));
     }
 
     fn flow_flush(&self) {

@@ -78,6 +78,7 @@ pub struct Flow {
     pub worker: WorkerId,
     /// Put for every worker, not found by one.
     pub everywhere: bool,
+    /// With the first line, all that a round over all flows touches.
     code: ArcSwap<Code>,
     extra: Mutex<Option<Box<Extras>>>,
 }

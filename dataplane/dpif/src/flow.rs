@@ -111,6 +111,10 @@ pub trait Datapath: Send + Sync {
     fn flow_get(&self, ufid: Ufid) -> Option<FlowDump>;
     /// Calls `f` for each flow until it returns false. Flows added or removed meanwhile may or may not be seen.
     fn flow_dump(&self, f: &mut dyn FnMut(FlowDump) -> bool);
+    /// As `flow_dump`, of names and statistics alone.
+    fn flow_stats(&self, f: &mut dyn FnMut(Ufid, &FlowStats) -> bool) {
+        self.flow_dump(&mut |flow| f(flow.ufid, &flow.stats));
+    }
     fn flow_flush(&self);
     fn flow_count(&self) -> usize;
 

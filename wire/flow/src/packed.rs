@@ -29,6 +29,15 @@ impl Packed {
         key
     }
 
+    /// One word of it.
+    pub fn word(&self, i: usize) -> u64 {
+        let bit = 1 << (i % DP_WORDS);
+        match self.map & bit {
+            0 => 0,
+            _ => self.words[(self.map & (bit - 1)).count_ones() as usize],
+        }
+    }
+
     pub fn mask(&self) -> DpMask {
         DpMask(self.key())
     }
@@ -54,6 +63,7 @@ mod tests {
             }
             let packed = Packed::new(&key);
             prop_assert_eq!(packed.key(), key);
+            prop_assert!((0..DP_WORDS).all(|i| packed.word(i) == key.words()[i]));
             prop_assert_eq!(packed.mask(), DpMask(key));
         }
     }

@@ -145,14 +145,17 @@ impl Host for Nobody {
     fn resume(&mut self, _: BridgeId, _: &Resume) -> Result<(), OfError> {
         Ok(())
     }
-    fn set_admin_state(&mut self, _: BridgeId, _: OfPort, _: bool) {}
+    fn set_admin_state(&mut self, _: BridgeId, _: OfPort, _: bool) -> Option<bool> {
+        None
+    }
 }
 
 pub struct Bench {
     pub of: Ofproto,
     pub dp: Arc<Dp>,
     pub slowpath: Arc<Slowpath>,
-    pub input: Arc<Mem>,
+    /// Port 1 is where packets come in.
+    pub devices: Vec<Arc<Mem>>,
 }
 
 impl Bench {
@@ -173,12 +176,11 @@ impl Bench {
         slowpath.configure(Config { flow_limit: 1 << 30, ..Config::default() });
         slowpath.set_flow_limit(1 << 30);
         dp.set_upcall_handler(Some(slowpath.clone() as Arc<dyn UpcallHandler>));
-        let input = Mem::new("p1", Polling::Main, 1);
-        dp.add_port(input.clone(), Some(DpPort(1))).expect("port 1");
-        for n in 2..=3 {
-            dp.add_port(Mem::new(&format!("p{n}"), Polling::Main, 1), Some(DpPort(n))).expect("port");
+        let devices: Vec<_> = (1..=3).map(|n| Mem::new(&format!("p{n}"), Polling::Main, 1)).collect();
+        for (device, n) in devices.iter().zip(1..) {
+            dp.add_port(device.clone(), Some(DpPort(n))).expect("port");
         }
-        Bench { of, dp, slowpath, input }
+        Bench { of, dp, slowpath, devices }
     }
 
     /// Adds or changes one rule, not yet visible.
@@ -206,13 +208,16 @@ impl Bench {
     pub fn commit(&mut self) {
         self.of.commit(&mut Nobody);
         let _ = self.of.turn(NOW, 0, &mut Nobody);
-        self.slowpath.model_changed();
+        match self.of.take_changed() {
+            Some(rules) => self.slowpath.rules_changed(self.of.id(), &rules),
+            None => self.slowpath.model_changed(),
+        }
     }
 
     /// Sends a packet for each rule in turn through the datapath.
     pub fn flows(&self, shape: Shape, n: u32) {
         for i in 0..n {
-            self.input.inject(&shape.frame(i));
+            self.devices[0].inject(&shape.frame(i));
             if i % 64 == 63 || i == n - 1 {
                 while self.dp.turn_main(NOW, 1024).busy() {}
             }
