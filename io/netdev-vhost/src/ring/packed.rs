@@ -9,7 +9,7 @@ use super::counts::Fault;
 use super::desc::{self, Desc, Head, INDIRECT, NEXT, REST_ENOUGH, Taken, WRITE};
 use super::features::feature;
 use super::log::DirtyLog;
-use super::mem::{load32, load64, prefetch, store32, store64};
+use super::mem::{load32, load64, store32, store64};
 use super::split::passes;
 use super::vq::{Base, Layout, Setup};
 
@@ -117,13 +117,12 @@ impl Packed {
         // other descriptors of the chain, are read behind the flags.
         let word = unsafe { load64(at.add(WORD), Acquire) };
         let flags = (word >> 48) as u16;
-        let is = (flags & AVAIL != 0) == place.wrap && (flags & USED != 0) != place.wrap;
+        let is = flags & (AVAIL | USED) == if place.wrap { AVAIL } else { USED };
         // SAFETY: as above.
         is.then(|| Desc::packed([unsafe { load64(at, Relaxed) }, word]))
     }
 
     /// Reads the rest of a chain, which is in the places behind its first one; the last one has the id.
-    #[cold]
     fn follow(&self, head: &mut Head, rest: &mut Vec<Desc>) -> Result<(), Fault> {
         let start = rest.len();
         let mut place = self.next;
@@ -144,6 +143,28 @@ impl Packed {
         Ok(())
     }
 
+    /// Takes buffers some of which are chains.
+    #[cold]
+    fn take_chained(&mut self, want: usize, taken: &mut Taken) -> Result<(), Fault> {
+        for _ in 0..want {
+            let Some(desc) = self.available(self.next) else { return Ok(()) };
+            let mut head = Head { desc, id: desc.tag, slots: 1, rest: (0, 0) };
+            if desc.flags & (NEXT | INDIRECT) == NEXT {
+                if taken.rest.len() >= REST_ENOUGH {
+                    return Ok(());
+                }
+                self.follow(&mut head, &mut taken.rest)?;
+            }
+            if head.slots > self.size - self.out {
+                return Err(Fault::IndexJump);
+            }
+            self.out += head.slots;
+            self.next.advance(head.slots, self.size);
+            taken.heads.push(head);
+        }
+        Ok(())
+    }
+
     fn log(&self, place: u16) {
         if let Some((gpa, log)) = &self.log {
             log.mark(gpa.saturating_add(u64::from(place) * desc::LEN as u64), desc::LEN as u64);
@@ -161,24 +182,31 @@ impl Packed {
 impl Layout for Packed {
     #[inline(always)]
     fn take(&mut self, want: usize, taken: &mut Taken) -> Result<(), Fault> {
-        for _ in 0..want {
-            let Some(desc) = self.available(self.next) else { return Ok(()) };
-            let mut head = Head { desc, id: desc.tag, slots: 1, rest: (0, 0) };
+        // A driver cannot offer places again that were not returned.
+        let room = usize::from(self.size - self.out);
+        taken.heads.reserve(want);
+        let (mut place, mut n) = (self.next, 0);
+        let mut chained = false;
+        for spot in taken.heads.spare_capacity_mut().iter_mut().take(want.min(room)) {
+            let Some(desc) = self.available(place) else { break };
             if desc.flags & (NEXT | INDIRECT) == NEXT {
-                if taken.rest.len() >= REST_ENOUGH {
-                    return Ok(());
-                }
-                self.follow(&mut head, &mut taken.rest)?;
+                chained = true;
+                break;
             }
-            // A driver cannot offer places again that were not returned.
-            if head.slots > self.size - self.out {
-                return Err(Fault::IndexJump);
-            }
-            self.out += head.slots;
-            self.next.advance(head.slots, self.size);
-            taken.heads.push(head);
+            spot.write(Head { desc, id: desc.tag, slots: 1, rest: (0, 0) });
+            place.advance(1, self.size);
+            n += 1;
         }
-        prefetch(self.desc_at(self.next.at));
+        // SAFETY: the first `n` spots behind the old length were written.
+        unsafe { taken.heads.set_len(taken.heads.len() + n) };
+        self.out += n as u16;
+        self.next = place;
+        if chained {
+            return self.take_chained(want - n, taken);
+        }
+        if n == room && n < want && self.available(place).is_some() {
+            return Err(Fault::IndexJump);
+        }
         Ok(())
     }
 

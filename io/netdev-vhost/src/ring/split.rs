@@ -11,7 +11,7 @@ use super::counts::Fault;
 use super::desc::{self, Desc, Head, INDIRECT, NEXT, REST_ENOUGH, Taken};
 use super::features::feature;
 use super::log::DirtyLog;
-use super::mem::{load16, load64, prefetch, store16, store32};
+use super::mem::{load16, load64, prefetch, store16};
 use super::vq::{Base, Layout, Setup};
 
 /// Available ring: flags, index, entries, then the used event.
@@ -113,6 +113,21 @@ impl Split {
         Ok(())
     }
 
+    /// Fills in entries from `first` on.
+    #[inline(always)]
+    fn put_used(&self, first: usize, heads: &[Head], lens: &[u32]) {
+        debug_assert!(first + heads.len() <= usize::from(self.size));
+        let at = self.used.wrapping_add(USED_RING + first * USED_ENTRY);
+        for (i, (head, len)) in heads.iter().zip(lens).enumerate() {
+            let entry = u64::from(head.id) | u64::from(*len) << 32;
+            // SAFETY: the entry is below the ring's size, so inside the used ring; nobody may look at it before
+            // the index has moved.
+            unsafe { at.add(i * USED_ENTRY).cast::<u64>().write_unaligned(entry.to_le()) };
+        }
+        self.log(USED_RING + first * USED_ENTRY, heads.len() * USED_ENTRY);
+    }
+
+    #[inline(always)]
     fn log(&self, offset: usize, len: usize) {
         if let Some((gpa, log)) = &self.log {
             log.mark(gpa.saturating_add(offset as u64), len as u64);
@@ -138,6 +153,9 @@ impl Layout for Split {
         let mut ids = [0; BATCH_MAX];
         self.entries(n, &mut ids);
         let ids = &ids[..n];
+        if usize::from(waiting) > n {
+            self.ask_ahead(self.next.wrapping_add(n as u16));
+        }
         let worst = ids.iter().fold(0, |worst, id| worst.max(*id));
         if worst >= self.size {
             let good = ids.iter().position(|id| *id >= self.size).unwrap_or(n);
@@ -155,18 +173,11 @@ impl Layout for Split {
         if heads.is_empty() {
             return;
         }
-        for (i, (head, len)) in heads.iter().zip(lens).enumerate() {
-            let entry = usize::from(self.used_next.wrapping_add(i as u16) & self.mask);
-            let at = self.used.wrapping_add(USED_RING + entry * USED_ENTRY);
-            // SAFETY: the entry is below the ring's size, so inside the used ring; entries are aligned to 4.
-            unsafe {
-                store32(at, head.id.into(), Relaxed);
-                store32(at.add(4), *len, Relaxed);
-            }
-            if self.log.is_some() {
-                self.log(USED_RING + entry * USED_ENTRY, USED_ENTRY);
-            }
-        }
+        // A run up to the end of the ring, and one from its beginning.
+        let first = usize::from(self.used_next & self.mask);
+        let run = (usize::from(self.size) - first).min(heads.len());
+        self.put_used(first, &heads[..run], &lens[..run]);
+        self.put_used(0, &heads[run..], &lens[run..]);
         self.used_next = self.used_next.wrapping_add(heads.len() as u16);
         // SAFETY: the index is in the used ring. Release: whoever sees it sees entries and payload.
         unsafe { store16(self.used.add(USED_IDX), self.used_next, Release) };
@@ -233,6 +244,19 @@ impl Split {
         }
         for (i, id) in ids.iter_mut().enumerate().take(n) {
             *id = self.avail_entry(self.next.wrapping_add(i as u16));
+        }
+    }
+
+    /// Asks for what the next burst will read, from entry `next` on: entries, and their descriptors on the guess that
+    /// the driver hands them out in order, four to a line. Only what is available already: other lines are the
+    /// driver's to write.
+    #[inline(always)]
+    fn ask_ahead(&self, next: u16) {
+        let first = next & self.mask;
+        prefetch(self.avail.wrapping_add(AVAIL_RING + usize::from(first) * 2 + 64));
+        let id = self.avail_entry(next);
+        for line in 0..BATCH_MAX as u16 / 4 {
+            prefetch(self.desc_at(id.wrapping_add(line * 4) & self.mask));
         }
     }
 
