@@ -8,6 +8,7 @@ mod net;
 mod normal;
 mod openflow;
 mod proc;
+pub mod vhost;
 mod wait;
 mod words;
 
