@@ -43,6 +43,8 @@ pub struct Slowpath {
     config: Mutex<Config>,
     round: Mutex<Round>,
     later: Mutex<Vec<RecircId>>,
+    /// Deleted flows whose final statistics are known.
+    retired: Arc<Mutex<Vec<(Arc<Ukey>, FlowStats)>>>,
     wake: (Mutex<Wake>, Condvar),
     pub(crate) timers: crate::timers::Timers,
 }
@@ -121,6 +123,7 @@ impl Slowpath {
             config: Mutex::new(config),
             round: Mutex::default(),
             later: Mutex::default(),
+            retired: Arc::default(),
             wake: Default::default(),
             timers: Default::default(),
         }
@@ -253,6 +256,7 @@ impl Slowpath {
         let limit = Limit { now: self.limit.load(Ordering::Relaxed) };
         let max_idle = limit.max_idle(&config, flows);
         let view = self.view.load();
+        self.settle(now);
         let mut doomed = Vec::new();
         let mut seen = 0;
         r.number = r.number.wrapping_add(1).max(1);
@@ -399,7 +403,8 @@ impl Slowpath {
 
     fn push(&self, s: &mut UkeyState, stats: &FlowStats, now: Nanos) {
         let d = pull::delta(stats, &s.seen);
-        if d.packets > 0 {
+        // Hardware tells that a flow goes on before it tells how many packets that were.
+        if d.packets > 0 || stats.used > s.pushed.used {
             self.credit(&s.credits, &d, now);
             s.seen = *stats;
             s.pushed.used = stats.used;
@@ -407,12 +412,25 @@ impl Slowpath {
     }
 
     fn delete(&self, ufid: Ufid, now: Nanos) {
-        let stats = self.dp.flow_del(ufid);
-        if let Some(k) = self.ukeys.remove(ufid) {
+        let Some(k) = self.ukeys.remove(ufid) else {
+            // Nobody is credited. It may have gone by itself meanwhile.
+            let _ = self.dp.flow_del(ufid);
+            return;
+        };
+        let (retired, key) = (self.retired.clone(), k.clone());
+        let done = move |stats| retired.lock().push((key, stats));
+        if self.dp.flow_retire(ufid, Box::new(done)).is_err() {
+            self.release_later(std::mem::take(&mut k.state.lock().frozen));
+        }
+        self.settle(now);
+    }
+
+    /// Credits the last packets of deleted flows; where hardware forwarded them too these come late.
+    fn settle(&self, now: Nanos) {
+        let retired = std::mem::take(&mut *self.retired.lock());
+        for (k, stats) in retired {
             let mut s = k.state.lock();
-            if let Ok(stats) = stats {
-                self.push(&mut s, &stats, now);
-            }
+            self.push(&mut s, &stats, now);
             self.release_later(std::mem::take(&mut s.frozen));
         }
     }
@@ -449,6 +467,7 @@ impl Slowpath {
 
     /// Credits all packets forwarded so far: a statistics request calls this first.
     pub fn pull(&self, now: Nanos) {
+        self.settle(now);
         self.dp.flow_stats(&mut |ufid, stats| {
             if let Some(k) = self.ukeys.find(ufid) {
                 self.push(&mut k.state.lock(), stats, now);

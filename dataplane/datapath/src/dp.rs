@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use fv_core::{Clock, DpPort, Nanos, Ufid};
 use fv_dpif::{
-    Datapath, DpError, DpPortInfo, DpStats, DropReason, FlowDump, FlowPut, FlowStats, Meter, Program, UpcallHandler,
-    WorkerId,
+    Datapath, DpError, DpPortInfo, DpStats, DropReason, FlowDump, FlowHandle, FlowPut, FlowStats, Marks, Meter,
+    Program, QueueProgress, UpcallHandler, WorkerId,
 };
 use fv_flow::DpKey;
 use fv_netdev::{Device, PortStats};
@@ -373,6 +373,10 @@ impl Datapath for Dp {
         self.shared.registry.find(ufid).map(|flow| flow.dump())
     }
 
+    fn flow_handle(&self, ufid: Ufid) -> Option<Arc<dyn FlowHandle>> {
+        self.shared.registry.find(ufid).map(|flow| flow as Arc<dyn FlowHandle>)
+    }
+
     fn flow_dump(&self, f: &mut dyn FnMut(FlowDump) -> bool) {
         self.shared.registry.each(|flow| f(flow.dump()));
     }
@@ -406,6 +410,29 @@ impl Datapath for Dp {
 
     fn stats(&self) -> DpStats {
         DpStats { flows: self.flow_count() as u64, ..dp_stats(&self.totals()) }
+    }
+
+    fn set_marks(&self, marks: Arc<Marks>) {
+        self.shared.set_marks(marks);
+    }
+
+    fn rx_progress(&self) -> Vec<QueueProgress> {
+        let ports = self.ports.lock();
+        let queues = ports.iter().flat_map(|p| p.queues.iter().enumerate().map(|(n, q)| (p.number, n, &q.stats)));
+        let progress = |(port, queue, stats): (DpPort, usize, &Arc<crate::worker::stats::QueueStats>)| QueueProgress {
+            port,
+            queue,
+            life: Arc::as_ptr(stats) as u64,
+            delivered: stats.packets(),
+            emptied: stats.emptied(),
+        };
+        queues.map(progress).collect()
+    }
+
+    fn look_into_queues(&self) {
+        for worker in self.workers.lock().iter() {
+            worker.mailbox.send(Msg::Ask(Box::new(Worker::look_everywhere)));
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use fv_core::{Nanos, Ufid};
-use fv_dpif::{FlowDump, FlowStats, Program, WorkerId};
+use fv_dpif::{FlowDump, FlowHandle, FlowStats, Program, WorkerId};
 use fv_flow::{DpKey, DpMask, Packed};
 use parking_lot::Mutex;
 
@@ -199,6 +199,12 @@ impl Flow {
             offloaded: false,
             layer: "ovs",
         }
+    }
+}
+
+impl FlowHandle for Flow {
+    fn stats(&self) -> FlowStats {
+        Flow::stats(self)
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use arc_swap::ArcSwap;
-use fv_dpif::{Meter, UpcallHandler};
+use fv_dpif::{Marks, Meter, UpcallHandler};
 use parking_lot::RwLock;
 
 use crate::registry::Registry;
@@ -17,7 +17,8 @@ pub struct Shared {
     /// By number.
     pub meters: ArcSwap<Vec<Option<Arc<Meter>>>>,
     handler: RwLock<Option<Arc<dyn UpcallHandler>>>,
-    /// Moves with each change of the handler, so that workers look at the lock only then.
+    marks: RwLock<Option<Arc<Marks>>>,
+    /// Moves with each change of the handler or the marks, so that workers look at the lock only then.
     handler_seq: AtomicU32,
 }
 
@@ -29,6 +30,15 @@ impl Shared {
     pub fn set_handler(&self, handler: Option<Arc<dyn UpcallHandler>>) {
         *self.handler.write() = handler;
         self.handler_seq.fetch_add(1, Ordering::Release);
+    }
+
+    pub fn set_marks(&self, marks: Arc<Marks>) {
+        *self.marks.write() = Some(marks);
+        self.handler_seq.fetch_add(1, Ordering::Release);
+    }
+
+    pub fn marks(&self) -> Option<Arc<Marks>> {
+        self.marks.read().clone()
     }
 
     pub fn handler_seq(&self) -> u32 {

@@ -7,6 +7,7 @@ use fv_flow::{DpKey, DpMask};
 use fv_packet::Packet;
 
 use crate::action::Program;
+use crate::mark::{Marks, QueueProgress};
 use crate::upcall::UpcallHandler;
 
 /// A worker as commands name it: a core number, or the main thread.
@@ -92,6 +93,14 @@ pub enum DpError {
     Other(String),
 }
 
+/// A flow's counters, at hand for whoever looks at them all the time.
+pub trait FlowHandle: Send + Sync {
+    fn stats(&self) -> FlowStats;
+}
+
+/// Gets a deleted flow's final statistics.
+pub type Retired = Box<dyn FnOnce(FlowStats) + Send>;
+
 /// What the slow path and the commands need of a datapath. Callable from any thread; every call is
 /// short, except dumps, which hold no lock between items.
 pub trait Datapath: Send + Sync {
@@ -108,7 +117,13 @@ pub trait Datapath: Send + Sync {
     fn flow_put(&self, put: FlowPut) -> Result<Option<FlowStats>, DpError>;
     /// Takes effect before it returns; Ok(final statistics).
     fn flow_del(&self, ufid: Ufid) -> Result<FlowStats, DpError>;
+    /// As `flow_del`, for flows that hardware forwards too: `done` is called with the final statistics when
+    /// these are known, by whatever thread; at once where there is no hardware.
+    fn flow_retire(&self, ufid: Ufid, done: Retired) -> Result<(), DpError> {
+        self.flow_del(ufid).map(done)
+    }
     fn flow_get(&self, ufid: Ufid) -> Option<FlowDump>;
+    fn flow_handle(&self, ufid: Ufid) -> Option<Arc<dyn FlowHandle>>;
     /// Calls `f` for each flow until it returns false. Flows added or removed meanwhile may or may not be seen.
     fn flow_dump(&self, f: &mut dyn FnMut(FlowDump) -> bool);
     /// As `flow_dump`, of names and statistics alone.
@@ -122,4 +137,13 @@ pub trait Datapath: Send + Sync {
     fn execute(&self, packet: Packet, key: &DpKey, program: &Program);
 
     fn stats(&self) -> DpStats;
+
+    // What marks need.
+
+    /// Packets with marks are looked up by them, from now on.
+    fn set_marks(&self, marks: Arc<Marks>);
+    /// How far each receive queue is.
+    fn rx_progress(&self) -> Vec<QueueProgress>;
+    /// Has every receive queue looked into soon, also those that have nothing.
+    fn look_into_queues(&self);
 }

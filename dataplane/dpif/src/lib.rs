@@ -6,12 +6,14 @@
 pub mod action;
 pub mod drop;
 pub mod flow;
+pub mod mark;
 pub mod meter;
 pub mod text;
 pub mod upcall;
 
 pub use action::{DpAction, Program, Userspace};
 pub use drop::DropReason;
-pub use flow::{Datapath, DpError, DpPortInfo, DpStats, FlowDump, FlowPut, FlowStats, WorkerId};
+pub use flow::{Datapath, DpError, DpPortInfo, DpStats, FlowDump, FlowHandle, FlowPut, FlowStats, Retired, WorkerId};
+pub use mark::{Marks, QueueProgress};
 pub use meter::{Meter, MeterBand, MeterId, MeterUnit};
 pub use upcall::{UpcallHandler, Verdict};

@@ -212,7 +212,7 @@ impl Card {
 
     pub(crate) fn reports(&self, now: Nanos, out: &mut Vec<Report>) {
         let mut state = self.state.lock();
-        state.operate(&self.config, now);
+        state.operate(&self.config, PoolId(self.number), now);
         out.append(&mut state.reports);
     }
 
@@ -224,9 +224,9 @@ impl Card {
     /// Packets and operations. Says how many packets were moved.
     pub fn turn(&self, now: Nanos, budget: usize) -> usize {
         let mut state = self.state.lock();
-        state.operate(&self.config, now);
+        state.operate(&self.config, PoolId(self.number), now);
         let moved = state.move_packets(&self.config, now, budget);
-        state.operate(&self.config, now);
+        state.operate(&self.config, PoolId(self.number), now);
         moved
     }
 

@@ -114,6 +114,8 @@ pub enum Report {
     Finished { rule: RuleId, kind: OpKind, outcome: Outcome, last: Count },
     /// The counters as they were at `as_of`: later than they are read, never earlier.
     Counted { rule: RuleId, count: Count, as_of: Nanos },
+    /// All of the pool's counters were read at `as_of`: those that were not reported since are what they were.
+    Read { pool: PoolId, as_of: Nanos },
     /// The NIC threw the rule out. Operations on it that are under way are finished as Lost.
     Evicted { rule: RuleId, last: Count },
     /// The table is empty. Rules whose counters could be read were reported as evicted before.

@@ -40,6 +40,8 @@ pub struct Code {
     pub shape: Shape,
     /// Packets may come round again.
     pub again: bool,
+    /// It needs to know where a packet's headers are, or its key; else the bytes are enough.
+    pub needs_headers: bool,
 }
 
 /// What a program comes down to.
@@ -55,7 +57,12 @@ impl Code {
     pub fn compile(source: Arc<Program>) -> Arc<Code> {
         let shape = Shape::of(&source.actions);
         let again = shape == Shape::Actions && comes_round(&source.actions);
-        Arc::new(Code { source, shape, again })
+        let plain = |a: &DpAction| {
+            use DpAction::*;
+            matches!(a, Output(_) | PushVlan { .. } | PopVlan | Drop(_) | Trunc(_))
+        };
+        let needs_headers = !source.actions.iter().all(plain);
+        Arc::new(Code { source, shape, again, needs_headers })
     }
 }
 

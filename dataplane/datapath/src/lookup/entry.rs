@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use fv_dpif::WorkerId;
+use fv_flow::key::{Base, eth, ipproto};
 
 use super::dpcls::Mask;
 use super::line::NONE;
@@ -25,6 +26,8 @@ pub struct Entry {
     pub code: Arc<Code>,
     pub slot: SlotRef,
     version: u32,
+    /// The mark by which it was last remembered, 0 if none.
+    pub mark: u32,
     /// What the program comes down to, so that simple ones cost no access more.
     pub shape: Shape,
 }
@@ -53,6 +56,7 @@ impl Entry {
             code,
             slot: flow.slot_of(worker),
             version: flow.version().unwrap_or(u32::MAX),
+            mark: 0,
         }
     }
 
@@ -86,6 +90,15 @@ impl Entry {
             Some(_) => State::Changed,
             None => State::Dead,
         }
+    }
+
+    /// None of its packets is TCP.
+    #[inline(always)]
+    pub fn cannot_be_tcp(&self) -> bool {
+        let (key, mask): (&Base, &Base) =
+            (zerocopy::transmute_ref!(&self.base), zerocopy::transmute_ref!(self.mask.first()));
+        let ip = matches!(key.dl_type.get(), eth::IP | eth::IPV6);
+        mask.dl_type.get() == u16::MAX && (!ip || mask.nw_proto == u8::MAX && key.nw_proto != ipproto::TCP)
     }
 
     /// Takes over a changed program.

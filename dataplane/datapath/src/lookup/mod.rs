@@ -9,6 +9,7 @@ mod cache;
 pub mod dpcls;
 mod entry;
 pub mod line;
+mod mark;
 
 use std::sync::Arc;
 
@@ -206,6 +207,8 @@ pub struct Table {
     random: u64,
     /// Where the search for dead flows goes on; None: no search under way.
     sweep: Option<usize>,
+    /// Where marks lead.
+    marked: mark::Remembered,
     /// Flows put so far.
     changes: u64,
     /// The flow of all packets of the last burst, if they had one in common.
@@ -232,6 +235,7 @@ impl Table {
             ranked: Nanos::ZERO,
             random: 0,
             sweep: None,
+            marked: mark::Remembered::default(),
             changes: 0,
             hot: NONE,
         }

@@ -4,6 +4,7 @@
 pub mod adapt;
 mod budget;
 pub mod mailbox;
+mod marked;
 mod miss;
 pub mod perf;
 mod process;
@@ -20,7 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use fv_core::{DpPort, Nanos};
-use fv_dpif::{DropReason, Program, WorkerId};
+use fv_dpif::{DropReason, Marks, Program, WorkerId};
 use fv_flow::DpKey;
 use fv_packet::{BATCH_MAX, Packet};
 use parking_lot::Mutex;
@@ -145,6 +146,11 @@ pub struct Worker {
     found: bool,
     env: Env,
     scratch: Box<Scratch>,
+    /// Flows are offloaded: what the marks in packets mean.
+    marks: Option<Arc<Marks>>,
+    run: Box<marked::Run>,
+    /// The next turn looks into every queue.
+    look: bool,
     /// How fast ticks go, those at the beginning of the last turn, and whether packets with flows piled up
     /// since.
     pace: Pace,
@@ -190,6 +196,9 @@ impl Worker {
             found: false,
             env,
             scratch: Box::default(),
+            marks: None,
+            run: Box::default(),
+            look: false,
             pace: Pace::default(),
             last_turn: 0,
             pressed: false,
@@ -336,6 +345,7 @@ impl Worker {
         if self.handler_seq != Some(seq) {
             self.handler_seq = Some(seq);
             self.env.handler = self.shared.handler();
+            self.marks = self.shared.marks();
         }
         result.more |= self.table.tick(now, SWEEP_PER_TURN);
         result
@@ -349,8 +359,12 @@ impl Worker {
             self.follow_queues();
         }
         let mut queues = std::mem::take(&mut self.turn_queues);
-        match &self.ready {
-            None => queues.extend(0..self.queues.len()),
+        let look = std::mem::take(&mut self.look);
+        match self.ready.as_ref().filter(|_| !look) {
+            None => {
+                queues.clear();
+                queues.extend(0..self.queues.len());
+            }
             Some(ready) => {
                 if !found {
                     ready.collect(&mut queues);
@@ -407,21 +421,34 @@ impl Worker {
         }
         let got = batch.len();
         if got == 0 {
+            queue.stats.emptied_once();
             return 0;
         }
         let start = (self.ticks)();
         let port = queue.port;
         self.env.stats.add(Stat::Received, got as u64);
-        if self.scratch.parse(self.env.vlan_limit, Some(port)) < FRAME_MIN {
-            self.drop_short();
-            self.scratch.parse(self.env.vlan_limit, None);
+        if self.has_marks() {
+            self.process_by_marks(q, port);
+        } else {
+            if self.scratch.parse(self.env.vlan_limit, Some(port)) < FRAME_MIN {
+                self.drop_short();
+                self.scratch.parse(self.env.vlan_limit, None);
+            }
+            self.process(0, Some(q));
+            self.finish_work(Some(q));
         }
-        self.process(0, Some(q));
-        self.finish_work(Some(q));
         if let Some(queue) = self.queues.get(q) {
             queue.stats.add(got as u64, (self.ticks)().wrapping_sub(start));
+            if got < BATCH_MAX {
+                queue.stats.emptied_once();
+            }
         }
         got
+    }
+
+    /// Has the next turn look into queues that seem to have nothing, too.
+    pub(crate) fn look_everywhere(&mut self) {
+        self.look = true;
     }
 
     /// Drops what has no Ethernet header.

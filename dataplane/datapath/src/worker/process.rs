@@ -103,6 +103,11 @@ impl Scratch {
         }
     }
 
+    /// The flow that a packet of the last batch hit, or [`NONE`].
+    pub(super) fn found(&self, i: usize) -> u32 {
+        self.found[i]
+    }
+
     /// One flow, if all packets hit it.
     #[inline]
     fn one_flow(&self, n: usize) -> Option<u32> {

@@ -34,6 +34,8 @@ stats! {
     SubtableHit,
     /// Subtables searched for those.
     SubtableLookups,
+    /// Packets whose mark led to their flow.
+    MarkHit,
     /// Lookups without a flow.
     Missed,
     /// Misses that ended without a verdict to forward.
@@ -69,7 +71,7 @@ stats! {
 
 impl Stat {
     /// Lookups that found a flow, whatever answered them.
-    pub const HITS: [Stat; 4] = [Stat::SimpleHit, Stat::CacheHit, Stat::BigCacheHit, Stat::SubtableHit];
+    pub const HITS: [Stat; 5] = [Stat::SimpleHit, Stat::CacheHit, Stat::BigCacheHit, Stat::SubtableHit, Stat::MarkHit];
 }
 
 const N: usize = Stat::ALL.len();
@@ -130,18 +132,28 @@ pub struct QueueStats {
     ticks: AtomicU64,
     /// Misses dropped because this queue's were too many.
     overflow: AtomicU64,
+    /// Times that it was found to hold no more, after what it had held was dealt with.
+    emptied: AtomicU64,
     /// What its lookups do about the cache.
     pub cache: CacheChoice,
 }
 
 impl QueueStats {
     pub(crate) fn add(&self, packets: u64, ticks: u64) {
-        self.packets.store(self.packets() + packets, Ordering::Relaxed);
+        self.packets.store(self.packets() + packets, Ordering::Release);
         self.ticks.store(self.ticks() + ticks, Ordering::Relaxed);
     }
 
     pub(crate) fn overflowed(&self) {
         self.overflow.store(self.overflow() + 1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn emptied_once(&self) {
+        self.emptied.store(self.emptied() + 1, Ordering::Release);
+    }
+
+    pub fn emptied(&self) -> u64 {
+        self.emptied.load(Ordering::Acquire)
     }
 
     pub fn packets(&self) -> u64 {

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use fv_core::Nanos;
-use fv_offload::{Count, Op, OpKind, Outcome, Report, RuleId, WhyNot};
+use fv_offload::{Count, Op, OpKind, Outcome, PoolId, Report, RuleId, WhyNot};
 
 use super::State;
 use crate::config::CardConfig;
@@ -66,7 +66,7 @@ impl Ops {
 
 impl State {
     /// Does what operations are due, and tells what counters are.
-    pub fn operate(&mut self, config: &CardConfig, now: Nanos) {
+    pub fn operate(&mut self, config: &CardConfig, pool: PoolId, now: Nanos) {
         while let Some((_, op)) = self.ops.queue.pop_front_if(|(at, _)| *at <= now) {
             let (rule, kind) = (op.rule(), op.kind());
             let (outcome, last) = self.perform(config, op);
@@ -83,6 +83,7 @@ impl State {
             let here = counts.into_iter().filter(|(rule, _)| self.table.find(*rule).is_some());
             let told: Vec<_> = here.map(|(rule, count)| Report::Counted { rule, count, as_of }).collect();
             self.reports.extend(told);
+            self.reports.push(Report::Read { pool, as_of });
         }
     }
 

@@ -42,6 +42,8 @@ pub enum Refusal {
     OutOfRoom,
     /// Or lost: may be tried again after a while.
     Busy,
+    /// There is no mark to give it: there will be one in a moment.
+    NoMark,
 }
 
 /// What to do. A flow always has its software flow: one that leaves the table is forwarded there, and the
@@ -96,6 +98,8 @@ impl Default for Settings {
 const LOOKS_MAX: usize = 8192;
 /// Leavers that a newcomer is compared with before the next newcomer is tried.
 const VICTIMS: usize = 8;
+/// Wait for a mark.
+const NO_MARK_WAIT: Nanos = Nanos::from_ms(2);
 /// Longest wait, in doublings of the first.
 const DOUBLINGS: u8 = 4;
 
@@ -194,6 +198,10 @@ impl Rebalancer {
         }
     }
 
+    pub fn is_enabled(&self) -> bool {
+        self.enabled
+    }
+
     pub fn info(&self, pool: PoolId) -> PoolInfo {
         self.pools.get(&pool).map_or_else(PoolInfo::default, |p| PoolInfo {
             used: p.used,
@@ -289,11 +297,6 @@ impl Rebalancer {
         self.settle(id, now, Place::Software);
     }
 
-    /// A removal failed: the flow is still in the table, and its newcomer cannot enter.
-    pub fn stayed(&mut self, id: FlowId, now: Nanos) {
-        self.settle(id, now, Place::Hardware);
-    }
-
     /// A newcomer did not get in. A place that was promised to it is free.
     pub fn refused(&mut self, id: FlowId, now: Nanos, why: Refusal) {
         let s = self.settings;
@@ -307,6 +310,10 @@ impl Rebalancer {
             Refusal::Busy => {
                 flow.not_before = now + Nanos(s.retry_after.0 << flow.tries);
                 flow.tries = (flow.tries + 1).min(DOUBLINGS);
+                self.settle(id, now, Place::Software);
+            }
+            Refusal::NoMark => {
+                flow.not_before = now + NO_MARK_WAIT;
                 self.settle(id, now, Place::Software);
             }
             Refusal::OutOfRoom => {
@@ -394,7 +401,7 @@ impl Rebalancer {
     }
 
     /// Appends what should move in `pool` now. Each move counts as under way until it is reported:
-    /// for those that enter by `entered` or `refused`, for those that leave by `left` or `stayed`.
+    /// for those that enter by `entered` or `refused`, for those that leave by `left`.
     pub fn plan(&mut self, now: Nanos, pool: PoolId, out: &mut Vec<Move>) {
         let Some(p) = self.pools.get_mut(&pool) else { return };
         if p.learned.is_some() && now >= p.probe_at {
