@@ -62,7 +62,8 @@ fn bfd_sessions() {
         vsctl set Interface p0 bfd:enable=true bfd:min_tx=300 bfd:min_rx=300
         vsctl set Interface p1 bfd:enable=true bfd:min_tx=500 bfd:min_rx=500
         time/warp 5000 100
-        bfd/show
+        bfd/show p0
+        bfd/show p1
         vsctl --columns=bfd_status list Interface p0
         of dump-ports-desc br0 1
         vsctl set Interface p0 bfd:min_tx=100 bfd:min_rx=700
@@ -195,4 +196,48 @@ fn a_session_with_the_reference() {
     wait_for("told of the path", || ours.vsctl("get Interface w bfd_status:forwarding").contains("false"));
     theirs.vsctl("set Interface w bfd:enable=false");
     wait_for("down", || ours.appctl("bfd/show w").contains("Local Session State: down"));
+}
+
+/// A veth pair in the host's namespace, without addresses; it goes when dropped.
+struct Pair([String; 2]);
+
+impl Pair {
+    fn new() -> Pair {
+        let ends = [fv_testkit::unique("bfa"), fv_testkit::unique("bfb")];
+        fv_testkit::ip(&format!("link add {} type veth peer name {}", ends[0], ends[1]));
+        ends.iter().for_each(|e| drop(fv_testkit::ip(&format!("link set {e} up"))));
+        Pair(ends)
+    }
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("ip").args(["link", "del", &self.0[0]]).status();
+    }
+}
+
+/// UP-38: what control is busy with does not hold sessions up.
+#[test]
+fn long_work_of_control_delays_no_timer() {
+    let (env, wire) = (Env::system(), Pair::new());
+    for (n, end) in wire.0.iter().enumerate() {
+        env.vsctl(&format!(
+            "add-br br{n} -- set bridge br{n} datapath-type=netdev protocols=OpenFlow14 -- add-port br{n} {end} \
+             -- set Interface {end} bfd:enable=true bfd:min_tx=100 bfd:min_rx=100 bfd:mult=5"
+        ));
+    }
+    let value = |end: &String, key: &str| env.vsctl(&format!("get Interface {end} bfd_status:{key}"));
+    wait_for("up", || wire.0.iter().all(|e| value(e, "forwarding").contains("true")));
+    let flaps = || wire.0.iter().map(|e| value(e, "flap_count")).collect::<Vec<_>>();
+    let before = flaps();
+    let rule = |n: u32| format!("tcp,tp_dst={},nw_src=10.0.0.{},actions=drop\n", n % 60_000, n % 250);
+    let rules: String = (0..60_000).map(rule).collect();
+    std::fs::write(env.path("rules"), rules).expect("a file");
+    let started = Instant::now();
+    env.run("ovs-ofctl", "--timeout=120 -O OpenFlow14 --bundle add-flows br0 rules");
+    env.run("ovs-ofctl", "--timeout=120 -O OpenFlow14 del-flows br0");
+    // Longer than the detection time, or nothing has been shown.
+    assert!(started.elapsed() > Duration::from_secs(1), "{:?}", started.elapsed());
+    std::thread::sleep(Duration::from_secs(1));
+    assert_eq!(flaps(), before);
 }
