@@ -16,7 +16,11 @@ const TASKS: &[(&str, &str, fn(&[String]) -> Result<()>)] = &[
     ("test", "unit, property and scenario tests", |_| ci::tests()),
     ("fuzz", "[SECONDS] of each fuzz target, optimised (default 60)", ci::fuzz),
     ("bench", "NAME, or compare A B: benches, each ending in a line of figures", bench::bench),
-    ("long", "the long forms of property, fuzz and differential tests", ci::long),
+    (
+        "long",
+        "[WORD] the long forms of properties, soaks, differential tests and fuzzing, one after the other",
+        ci::long,
+    ),
 ];
 
 fn main() -> Result<()> {

@@ -98,9 +98,10 @@ impl Adapt {
             CacheUse::Inverse(_) => Ask::Sometimes,
             CacheUse::Adaptive => return self.adaptive(terrain, choice),
         };
-        if self.phase != Phase::Rest || choice.why() != Why::Set {
+        let on = ask != Ask::Nothing;
+        if self.phase != Phase::Rest || choice.why() != Why::Set || choice.on() != on {
             self.phase = Phase::Rest;
-            choice.set(ask != Ask::Nothing, Why::Set);
+            choice.set(on, Why::Set);
         }
         Plan { ask, time: false }
     }
