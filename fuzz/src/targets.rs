@@ -107,6 +107,10 @@ impl Host for NoHost {
         Vec::new()
     }
     fn publish(&mut self, _: std::sync::Arc<BridgeView>) {}
+    fn hold_packet_out(&mut self, _: BridgeId, _: &PacketOut, _: std::sync::Arc<BridgeView>) -> Result<(), OfError> {
+        Ok(())
+    }
+    fn end_packet_outs(&mut self, _: bool) {}
     fn packet_out(&mut self, _: BridgeId, _: &PacketOut) -> Result<(), OfError> {
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fv_core::{Clock, DpPort, OfPort};
 use fv_dpif::Datapath;
-use fv_flow::FlowKey;
+use fv_flow::{DpKey, FlowKey};
 use fv_l2::{BfdMatch, PortMonitor};
 use fv_netdev::{Device, Duplex};
 use fv_ofproto::host::Host;
@@ -14,7 +14,7 @@ use fv_openflow::OfError;
 use fv_openflow::msg::packet::{PacketOut, Resume};
 use fv_openflow::msg::port::{PortFeatures, PortStats, QueueStats};
 use fv_packet::Packet;
-use fv_xlate::{Input, Start};
+use fv_xlate::{Input, Output, Start};
 
 use crate::datapaths::Datapaths;
 
@@ -67,11 +67,13 @@ pub struct World {
     pub bridges: HashMap<BridgeId, BridgePorts>,
     /// Datapaths with views that are not published yet.
     dirty: Vec<String>,
+    /// Packets of a bundle that is being carried out.
+    held: Vec<Held>,
 }
 
 impl World {
     pub fn new(clock: Clock, dps: Datapaths) -> World {
-        World { clock, dps, bridges: HashMap::new(), dirty: Vec::new() }
+        World { clock, dps, bridges: HashMap::new(), dirty: Vec::new(), held: Vec::new() }
     }
 
     /// Publishes what `Host::publish` collected.
@@ -106,17 +108,28 @@ impl World {
     }
 
     /// Translates a packet that control sends, and executes the result before it returns.
-    pub fn execute(
+    pub fn execute(&mut self, bridge: BridgeId, packet: Packet, key: FlowKey, start: Start<'_>) -> Result<(), String> {
+        let held = self.translate(bridge, packet, key, start, None)?;
+        self.run(held);
+        Ok(())
+    }
+
+    /// What a packet that control sends leads to, with `bridge` as `other` shows it.
+    fn translate(
         &mut self,
         bridge: BridgeId,
         mut packet: Packet,
         mut key: FlowKey,
         start: Start<'_>,
-    ) -> Result<(), String> {
+        other: Option<Arc<BridgeView>>,
+    ) -> Result<Held, String> {
         let now = self.clock.now();
         let kind = self.kind_of(bridge).ok_or("no such bridge")?;
         let inst = self.dps.find(kind).ok_or("no such datapath")?;
-        let view = inst.view.load_full();
+        let mut view = inst.view.load_full();
+        if let Some(b) = other {
+            Arc::make_mut(&mut view).bridges.insert(bridge, b);
+        }
         let of_port = OfPort(key.base.in_port);
         let dp_port = view.bridges.get(&bridge).and_then(|b| b.ports.get(&of_port)).and_then(|p| p.dp_port);
         let meta = packet.meta_mut();
@@ -148,11 +161,26 @@ impl World {
             slowpath.release_later(out.frozen);
             return Err(e.to_string());
         }
-        slowpath.account(&out, packet.len(), dp_key.base.tcp_flags.get(), now);
-        inst.dp.execute(packet, &dp_key, &out.program);
-        slowpath.release_later(out.frozen);
-        Ok(())
+        Ok(Held { kind: kind.to_owned(), packet, key: dp_key, out })
     }
+
+    /// Executes what a packet leads to, and counts it.
+    fn run(&mut self, h: Held) {
+        let now = self.clock.now();
+        let Some(inst) = self.dps.find(&h.kind) else { return };
+        inst.slowpath.account(&h.out, h.packet.len(), h.key.base.tcp_flags.get(), now);
+        inst.dp.execute(h.packet, &h.key, &h.out.program);
+        inst.slowpath.release_later(h.out.frozen);
+    }
+}
+
+/// A packet that control sends, and what it leads to.
+struct Held {
+    /// Of the datapath.
+    kind: String,
+    packet: Packet,
+    key: DpKey,
+    out: Output,
 }
 
 impl Host for World {
@@ -221,6 +249,32 @@ impl Host for World {
             log::debug!(target: "ofproto", "packet-out: {e}");
             OfError::FmfcUnknown
         })
+    }
+
+    fn hold_packet_out(&mut self, bridge: BridgeId, out: &PacketOut, view: Arc<BridgeView>) -> Result<(), OfError> {
+        self.publish_all();
+        let packet = Packet::from_slice(&out.packet);
+        let start = Start::Actions(&out.actions.0);
+        let held = self.translate(bridge, packet, out.metadata.key, start, Some(view)).map_err(|e| {
+            log::debug!(target: "ofproto", "packet-out: {e}");
+            OfError::FmfcUnknown
+        })?;
+        self.held.push(held);
+        Ok(())
+    }
+
+    fn end_packet_outs(&mut self, run: bool) {
+        let held = std::mem::take(&mut self.held);
+        if run {
+            self.publish_all();
+            held.into_iter().for_each(|h| self.run(h));
+            return;
+        }
+        for h in held {
+            if let Some(i) = self.dps.find(&h.kind) {
+                i.slowpath.release_later(h.out.frozen);
+            }
+        }
     }
 
     fn resume(&mut self, bridge: BridgeId, r: &Resume) -> Result<(), OfError> {

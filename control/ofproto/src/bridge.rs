@@ -390,6 +390,7 @@ impl Ofproto {
             name: self.name.clone(),
             dpid: self.settings.dpid,
             tables: self.tables.clone(),
+            version: None,
             ports: self.ports.values().map(|p| (p.view.ofp, p.view.clone())).collect(),
             bundles: self.bundle_views(),
             mac_table: self.mac_table.clone(),
@@ -403,6 +404,17 @@ impl Ofproto {
             frags: self.frags,
             invalid_ttl_to_controller: self.conns.wants_invalid_ttl(),
         })
+    }
+
+    /// What a packet in the middle of a bundle sees: all changes so far, none of those to come.
+    pub(crate) fn pending_view(&self) -> Arc<BridgeView> {
+        // Subtables that nothing but the pending version sees.
+        self.tables.all().for_each(|(_, t)| t.cls.publish());
+        let mut view = self.view();
+        if let Some(v) = Arc::get_mut(&mut view) {
+            v.version = Some(self.pending_version());
+        }
+        view
     }
 
     /// Hands the view on if something in it changed.

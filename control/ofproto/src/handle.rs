@@ -276,7 +276,8 @@ impl Ofproto {
         Ok(())
     }
 
-    /// All changes of flows and groups at once, then those of ports and the packets in their order.
+    /// All changes of flows and groups at once, then those of ports, then the packets, each as its place
+    /// in the bundle saw the tables.
     fn carry_out(
         &mut self,
         c: &mut Connection,
@@ -290,7 +291,8 @@ impl Ofproto {
         let mut steps = Vec::new();
         self.source = Some((c.id, xid));
         for i in 0..commit.mods.len() {
-            if let Err(e) = self.bundled_start(c, commit, i, now, &mut steps) {
+            if let Err(e) = self.bundled_start(c, commit, i, now, &mut steps, host) {
+                host.end_packet_outs(false);
                 self.revert(steps);
                 self.source = None;
                 // First what was wrong, in the name of the message that was, then that all failed.
@@ -305,6 +307,10 @@ impl Ofproto {
         for i in 0..commit.mods.len() {
             self.bundled_finish(c, commit, i, host)?;
         }
+        self.commit(host);
+        self.publish_view(host);
+        host.end_packet_outs(true);
+        self.make_learned(host);
         Ok(())
     }
 
@@ -316,6 +322,7 @@ impl Ofproto {
         i: usize,
         now: Nanos,
         steps: &mut Vec<Step>,
+        host: &mut dyn Host,
     ) -> Result<(), OfError> {
         match commit.mods.get(i).transpose()?.map(|m| m.body) {
             Some(Body::FlowMod(fm) | Body::NxFlowMod(fm)) => {
@@ -324,6 +331,10 @@ impl Ofproto {
             }
             Some(Body::GroupMod(gm)) => self.change_start(now, ChangeRef::Group(&gm), steps),
             Some(Body::PortMod(_)) if commit.atomic => Err(OfError::BfcMsgFailed),
+            Some(Body::PacketOut(p)) => {
+                self.check_packet_out(&p)?;
+                host.hold_packet_out(self.id(), &p, self.pending_view())
+            }
             Some(Body::PortMod(m)) => self.check_port_mod(&m, c.version() >= Some(Version::V14)),
             _ => Ok(()),
         }
@@ -343,7 +354,6 @@ impl Ofproto {
         match m.body {
             Body::GroupMod(g) => self.conns.forward(m.xid, Body::GroupMod(g)),
             Body::PortMod(p) => self.port_mod(&p, c.version() >= Some(Version::V14), host)?,
-            Body::PacketOut(p) => self.packet_out(c, &p, host)?,
             _ => {}
         }
         Ok(())

@@ -26,6 +26,13 @@ pub trait Host {
     /// Runs the actions on the packet before it returns.
     fn packet_out(&mut self, bridge: BridgeId, packet: &PacketOut) -> Result<(), OfError>;
 
+    /// Finds out what the actions of a packet in a bundle do as `view` sees the bridge, and keeps it
+    /// until [`Host::end_packet_outs`].
+    fn hold_packet_out(&mut self, bridge: BridgeId, packet: &PacketOut, view: Arc<BridgeView>) -> Result<(), OfError>;
+
+    /// Runs what was held, in order, or forgets it.
+    fn end_packet_outs(&mut self, run: bool);
+
     /// Goes on with a paused packet.
     fn resume(&mut self, bridge: BridgeId, resume: &Resume) -> Result<(), OfError>;
 

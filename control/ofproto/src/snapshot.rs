@@ -25,6 +25,13 @@ impl Snapshot {
         self.version
     }
 
+    /// The same tables as another version sees them: one that is not published yet.
+    pub(crate) fn at(self, version: Version) -> Snapshot {
+        let mut s = self;
+        s.version = version;
+        s
+    }
+
     pub fn tables(&self) -> &Arc<Tables> {
         &self.tables
     }

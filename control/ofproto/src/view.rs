@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use fv_classifier::Version;
 use fv_core::{DpPort, OfPort};
 use fv_l2::{BfdMatch, MacTable, MonitorRef, VlanSet};
 use fv_openflow::msg::FragHandling;
@@ -12,6 +13,7 @@ use hashbrown::HashMap;
 use crate::dp_features::DpFeatures;
 use crate::group::Groups;
 use crate::meter::Meters;
+use crate::snapshot::Snapshot;
 use crate::tables::Tables;
 
 /// A bridge, for as long as the process runs.
@@ -64,6 +66,8 @@ pub struct BridgeView {
     pub name: String,
     pub dpid: u64,
     pub tables: Arc<Tables>,
+    /// Tables as of a version that is not published, for a packet in the middle of a bundle.
+    pub version: Option<Version>,
     pub ports: HashMap<OfPort, PortView>,
     /// Index is the bundle's id, which is also what `mac_table` stores. A hole is a bundle without members.
     pub bundles: Vec<BundleView>,
@@ -84,6 +88,15 @@ pub struct BridgeView {
 }
 
 impl BridgeView {
+    /// The tables that a translation with this view looks into.
+    pub fn snapshot(&self) -> Snapshot {
+        let s = self.tables.snapshot();
+        match self.version {
+            Some(v) => s.at(v),
+            None => s,
+        }
+    }
+
     pub fn port(&self, p: OfPort) -> Option<&PortView> {
         self.ports.get(&p)
     }

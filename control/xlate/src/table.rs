@@ -150,7 +150,7 @@ impl Ctx<'_> {
     pub fn snapshot(&mut self) -> usize {
         let id = self.br.id;
         self.snapshots.iter().position(|s| s.0 == id).unwrap_or_else(|| {
-            self.snapshots.push((id, self.br.tables.snapshot()));
+            self.snapshots.push((id, self.br.snapshot()));
             self.snapshots.len() - 1
         })
     }

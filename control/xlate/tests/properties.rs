@@ -49,6 +49,10 @@ impl Host for Nobody {
         Vec::new()
     }
     fn publish(&mut self, _: Arc<BridgeView>) {}
+    fn hold_packet_out(&mut self, _: BridgeId, _: &PacketOut, _: Arc<BridgeView>) -> Result<(), OfError> {
+        Ok(())
+    }
+    fn end_packet_outs(&mut self, _: bool) {}
     fn packet_out(&mut self, _: BridgeId, _: &PacketOut) -> Result<(), OfError> {
         Ok(())
     }

@@ -22,6 +22,7 @@ pub(crate) struct FakeHost {
     pub pulls: usize,
     pub views: Vec<Arc<BridgeView>>,
     pub packets: Vec<PacketOut>,
+    pub held: Vec<(PacketOut, Arc<BridgeView>)>,
     pub admin: Vec<(OfPort, bool)>,
 }
 
@@ -37,6 +38,16 @@ impl Host for FakeHost {
     }
     fn publish(&mut self, view: Arc<BridgeView>) {
         self.views.push(view);
+    }
+    fn hold_packet_out(&mut self, _: BridgeId, packet: &PacketOut, view: Arc<BridgeView>) -> Result<(), OfError> {
+        self.held.push((packet.clone(), view));
+        Ok(())
+    }
+    fn end_packet_outs(&mut self, run: bool) {
+        let held = std::mem::take(&mut self.held);
+        if run {
+            self.packets.extend(held.into_iter().map(|h| h.0));
+        }
     }
     fn packet_out(&mut self, _: BridgeId, packet: &PacketOut) -> Result<(), OfError> {
         self.packets.push(packet.clone());

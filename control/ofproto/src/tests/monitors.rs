@@ -137,7 +137,7 @@ fn a_monitor_that_lags_is_paused_and_catches_up() {
         n.ask(watcher, v, request(&[monitor(1, CHANGES.with(MonitorFlags::ACTIONS))]));
         let flow = |n: &mut Net, command, priority: u16, cookie| {
             // Long, so that few flows do.
-            let actions = Actions(vec![Action::Note(vec![1; 1000].into())]);
+            let actions = Actions(vec![Action::Note(vec![1; 1000])]);
             let fm = FlowMod { command, priority, cookie, table: 0, actions, ..FlowMod::default() };
             assert_eq!(n.ask(other, Version::V13, Body::FlowMod(Box::new(fm))), []);
         };

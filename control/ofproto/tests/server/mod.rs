@@ -33,6 +33,10 @@ impl Host for TestHost {
         Vec::new()
     }
     fn publish(&mut self, _: Arc<BridgeView>) {}
+    fn hold_packet_out(&mut self, _: BridgeId, _: &PacketOut, _: Arc<BridgeView>) -> Result<(), OfError> {
+        Ok(())
+    }
+    fn end_packet_outs(&mut self, _: bool) {}
     fn packet_out(&mut self, _: BridgeId, p: &PacketOut) -> Result<(), OfError> {
         for a in &p.actions {
             if let fv_openflow::Action::Output { port, .. } = a {
