@@ -2,7 +2,7 @@
 # Installs the Debian packages that the demo and the tests use, if they are missing.
 # Their services must not start: a policy-rc.d that says no is put in place for the time of the installation.
 set -eu
-want="gcc libc6-dev iproute2 iputils-ping iperf3 tcpdump ethtool openssl openvswitch-switch openvswitch-common dpdk-dev python3-openvswitch python3-scapy"
+want="gcc libc6-dev iproute2 iputils-ping iperf3 tcpdump ethtool openssl openvswitch-switch openvswitch-common dpdk-dev python3-openvswitch python3-scapy python3-venv"
 missing=""
 for p in $want; do
     dpkg-query -W -f='${Status}' "$p" 2>/dev/null | grep -q 'install ok installed' || missing="$missing $p"

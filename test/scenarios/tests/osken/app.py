@@ -14,7 +14,7 @@ hub.patch(thread=False)
 from os_ken import cfg
 from os_ken.base import app_manager
 from os_ken.controller import ofp_event
-from os_ken.controller.handler import CONFIG_DISPATCHER, DEAD_DISPATCHER, MAIN_DISPATCHER, set_ev_cls
+from os_ken.controller.handler import CONFIG_DISPATCHER, MAIN_DISPATCHER, set_ev_cls
 from os_ken.lib.packet import ethernet, packet
 from os_ken.ofproto import ofproto_v1_3
 
@@ -159,10 +159,6 @@ class Switch(app_manager.OSKenApp):
     @set_ev_cls(ofp_event.EventOFPBarrierReply, [CONFIG_DISPATCHER, MAIN_DISPATCHER])
     def barrier(self, _):
         tell("barrier")
-
-    @set_ev_cls(ofp_event.EventOFPStateChange, DEAD_DISPATCHER)
-    def gone(self, _):
-        tell("gone")
 
 
 if __name__ == "__main__":
