@@ -104,6 +104,8 @@ impl Soak {
              protocols=OpenFlow10,OpenFlow13,OpenFlow15 -- add-port br0 s1 -- set Interface s1 type=dummy-pmd \
              options:n_rxq=2 -- add-port br0 s2 -- set Interface s2 type=dummy-pmd",
         );
+        // What others flood does not get there.
+        e.vsctl("set Port s1 tag=77 -- set Port s2 tag=77");
         e.vsctl(&format!("set-controller br0 {}", controller.target));
         wait_until("the controller is connected", 20, || controller.connections.load(Ordering::Relaxed) > 0);
         e.ofctl("add-flow br0 priority=65535,in_port=s1,actions=output:s2");
