@@ -8,6 +8,7 @@ mod guest;
 pub mod mutate;
 mod rings;
 pub mod targets;
+mod vhost;
 
 use std::time::{Duration, Instant};
 

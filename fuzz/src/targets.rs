@@ -11,7 +11,7 @@ use fv_openflow::msg::port::{PortStats, QueueStats};
 use fv_ovsdb::{Context, Database, transact};
 use fv_packet::Packet;
 
-use crate::rings;
+use crate::{rings, vhost};
 
 pub struct Target {
     pub name: &'static str,
@@ -24,6 +24,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "segment", run: segment_frame, seeds: frames },
     Target { name: "vring_receive", run: rings::receive, seeds: rings::seeds },
     Target { name: "vring_send", run: rings::send, seeds: rings::seeds },
+    Target { name: "vhost_messages", run: vhost::messages, seeds: vhost::seeds },
     Target { name: "odp_text", run: odp_text, seeds: odp_texts },
     Target { name: "match_text", run: match_text, seeds: match_texts },
     Target { name: "dp_actions_text", run: dp_actions_text, seeds: dp_actions_texts },

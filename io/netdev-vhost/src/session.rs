@@ -21,7 +21,7 @@ pub const RINGS_MAX: usize = 2 * PAIRS_MAX;
 /// Places of a ring at most (virtio 1.2, 2.7 and 2.8).
 const RING_SIZE_MAX: u32 = 32768;
 /// Bytes of the in-flight area at most: the front end's, but made here.
-const INFLIGHT_MAX: u64 = 64 << 20;
+const INFLIGHT_MAX: u64 = 16 << 20;
 /// Bytes of the dirty log at most: one bit a page of 128 TiB.
 const LOG_MAX: u64 = 1 << 32;
 /// The part of the configuration space that is told, as far as virtio 1.2 defines it.
@@ -442,7 +442,8 @@ fn inflight_file(packed: bool, spec: InflightSpec, size: u64, per_queue: u64) ->
         }
     }
     for n in 0..u64::from(spec.queues) {
-        rustix::io::pwrite(&fd, &queue, n * per_queue)?;
+        let told = if packed { &queue[..] } else { &queue[..64] };
+        rustix::io::pwrite(&fd, told, n * per_queue)?;
     }
     Ok(fd)
 }
