@@ -8,6 +8,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use fv_core::Nanos;
 use parking_lot::Mutex;
@@ -23,8 +24,9 @@ use crate::port::{Connection, Port, PortRings};
 const EVENTS: usize = 64;
 /// Event data of the alarm. Ports' are their number, doubled, plus 1 for the listening socket.
 const ALARM: u64 = u64::MAX;
-/// How long after its end a connection's queues are kept: a guest that comes back soon finds them.
-const KEEP_QUEUES: Nanos = Nanos::from_secs(1);
+/// How long after its end a connection's queues are kept: a guest that comes back soon finds them, and one that
+/// comes and goes all the time has them dealt out seldom. They rest, so that they cost nothing.
+const KEEP_QUEUES: Nanos = Nanos::from_secs(5);
 /// How often one port writes to the log about the same kind of thing.
 const LOG_EVERY: Nanos = Nanos::from_secs(5);
 
@@ -211,7 +213,7 @@ impl Drop for Hub {
 impl Line {
     fn next(&self) -> Option<Nanos> {
         let connect = self.link.next().filter(|_| matches!(self.target, Target::Connect(Some(_))));
-        let flips = self.conn.is_some().then_some(self.flips.next).filter(|_| self.port.control.lock().flips > 0);
+        let flips = self.conn.is_some().then_some(self.flips.next).filter(|_| self.port.flips.load(Relaxed) > 0);
         [connect, self.forget_at, flips].into_iter().flatten().min()
     }
 
@@ -337,11 +339,11 @@ impl Line {
 
     /// One line for any number of changes.
     fn tell_flips(&mut self, now: Nanos) {
-        if now < self.flips.next || self.port.control.lock().flips == 0 {
+        if self.port.flips.load(Relaxed) == 0 || now < self.flips.next {
             return;
         }
         self.flips.next = now + LOG_EVERY;
-        let flips = std::mem::take(&mut self.port.control.lock().flips);
+        let flips = self.port.flips.swap(0, Relaxed);
         let (rx, tx) = self.port.ready();
         let (rx, tx) = (ranges(&rx), ranges(&tx));
         let changes = if flips == 1 { "1 change".into() } else { format!("{flips} changes") };

@@ -48,6 +48,8 @@ pub struct Port {
     pub(crate) contended: AtomicU64,
     /// Messages that were refused, since the port exists.
     pub(crate) bad_messages: AtomicU64,
+    /// Changes of rings' states since somebody last told about them.
+    pub(crate) flips: AtomicU64,
     pub(crate) control: Mutex<Control>,
 }
 
@@ -62,8 +64,6 @@ pub(crate) struct Control {
     tx_ready: Vec<bool>,
     pub link_up: bool,
     pub link_resets: u64,
-    /// Changes of rings' states since somebody last told about them.
-    pub flips: u64,
     pub connection: Connection,
 }
 
@@ -99,6 +99,7 @@ impl Port {
             no_ring: AtomicU64::new(0),
             contended: AtomicU64::new(0),
             bad_messages: AtomicU64::new(0),
+            flips: AtomicU64::new(0),
             control: Mutex::new(Control {
                 mac,
                 mtu: 1500,
@@ -108,7 +109,6 @@ impl Port {
                 tx_ready: vec![false; PAIRS_MAX],
                 link_up: false,
                 link_resets: 0,
-                flips: 0,
                 connection: Connection::default(),
             }),
         }
@@ -150,7 +150,7 @@ impl Port {
     // For the connection's thread and control.
 
     pub(crate) fn needs_attention(&self) -> bool {
-        self.attention.swap(false, Relaxed)
+        self.attention.load(Relaxed) && self.attention.swap(false, Relaxed)
     }
 
     pub fn pairs(&self) -> usize {
@@ -232,7 +232,7 @@ impl Port {
         if std::mem::replace(was, ready) == ready {
             return;
         }
-        control.flips += 1;
+        self.flips.fetch_add(1, Relaxed);
         if ring.is_multiple_of(2) {
             self.map_tx(&control);
         } else {
