@@ -22,6 +22,7 @@ const BENCHES: &[(&str, &str, &str)] = &[
     ("scale", "fv-datapath", "datapath"),
     ("miss", "fv-slowpath", "slowpath"),
     ("change", "fv-slowpath", "slowpath"),
+    ("writer", "fv-slowpath", "slowpath"),
     ("rebalance", "fv-offload", "offload"),
     ("vring", "fv-netdev-vhost", "vhost"),
 ];

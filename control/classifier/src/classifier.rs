@@ -227,6 +227,15 @@ impl<R> Classifier<R> {
         self.tries.store(Arc::new(tries));
     }
 
+    /// Runs `f` while the writer holds all that it ever locks.
+    #[cfg(test)]
+    pub(crate) fn while_writing(&self, f: impl FnOnce()) {
+        let _writer = self.writer.lock();
+        let tries = self.tries.load();
+        let _tries = tries.lock_all();
+        f();
+    }
+
     /// Rules that the newest version sees.
     pub fn len(&self) -> usize {
         self.writer.lock().n_rules

@@ -178,6 +178,16 @@ impl Tries {
         self.0.iter().map(|t| t.field)
     }
 
+    /// What a writer holds, all at once.
+    #[cfg(test)]
+    pub(crate) fn lock_all(&self) -> impl Drop + '_ {
+        struct Held<T>(#[allow(dead_code)] Vec<T>);
+        impl<T> Drop for Held<T> {
+            fn drop(&mut self) {}
+        }
+        Held(self.0.iter().map(|t| t.trie.write()).collect())
+    }
+
     pub(crate) fn insert(&self, m: &MiniMatch, lengths: &Lengths) {
         self.change(m, lengths, true);
     }

@@ -229,6 +229,36 @@ fn a_removed_rule_stays_for_older_versions() {
 
 /// Readers on other threads, while rules come and go and the tries are replaced, always see the
 /// rule that all versions have.
+// Packets wait for no writer, however long one takes.
+#[test]
+fn lookups_wait_for_no_writer() {
+    let cls = Arc::new(Classifier::<u32>::new());
+    for n in 0..200u8 {
+        let m = make(n % 32, [n, n, n, n, n, n], 8 + n % 25);
+        cls.insert(Arc::new(ClsRule::new(MiniMatch::new(&m), i32::from(n), u32::from(n))), Version::MIN);
+    }
+    let keys: Vec<FlowKey> = (0..100u8).map(|n| packet([n, n / 2, n / 3, n, n, n], n % 7 == 0)).collect();
+    let all = |cls: &Classifier<u32>| -> Vec<Option<u32>> {
+        let found = keys.iter().map(|k| cls.lookup(Version::MIN, k, Some(&mut FlowMask::default())));
+        found.map(|r| r.map(|r| r.value)).collect()
+    };
+    let calm = all(&cls);
+    assert!(calm.iter().any(Option::is_some));
+    cls.while_writing(|| {
+        std::thread::scope(|s| {
+            let (send, done) = std::sync::mpsc::channel();
+            let (cls, all) = (&cls, &all);
+            s.spawn(move || send.send(all(cls)));
+            // A lookup that waited would wait for ever.
+            match done.recv_timeout(std::time::Duration::from_secs(60)) {
+                Ok(found) => assert_eq!(found, calm),
+                Err(_) => std::process::abort(),
+            }
+        });
+    });
+}
+
+// UP-17.
 #[test]
 fn lookups_go_on_while_rules_and_tries_change() {
     let cls = Classifier::<usize>::new();

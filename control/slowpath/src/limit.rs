@@ -64,6 +64,7 @@ impl Limit {
 mod tests {
     use super::*;
 
+    // UP-23.
     #[test]
     fn falls_with_slow_rounds_and_comes_back() {
         let c = Config::default();

@@ -7,10 +7,11 @@ mod common;
 mod change;
 mod miss;
 mod switch;
+mod writer;
 
 use std::process::{Command, Stdio};
 
-const BENCHES: &[(&str, fn(&[String]))] = &[("miss", miss::run), ("change", change::run)];
+const BENCHES: &[(&str, fn(&[String]))] = &[("miss", miss::run), ("change", change::run), ("writer", writer::run)];
 
 fn main() {
     // Cargo adds `--bench`.

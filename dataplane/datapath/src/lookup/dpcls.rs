@@ -431,6 +431,7 @@ impl Classifier {
 mod tests {
     use super::*;
 
+    // UP-10.
     #[test]
     fn past_the_budget_masks_only_narrow() {
         let mut c = Classifier::default();

@@ -117,6 +117,7 @@ fn run(steps: &[Step], cache: CacheUse, level: Level) {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    // UP-03.
     #[test]
     fn finds_what_the_list_finds(steps in steps(), cache in 0u32..4) {
         let cache = if cache == 3 { CacheUse::Adaptive } else { CacheUse::Inverse(cache) };

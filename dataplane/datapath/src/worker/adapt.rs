@@ -277,6 +277,7 @@ mod tests {
         asked * 100 / bursts
     }
 
+    // UP-01, UP-06: a cache that fails is not used, each queue for itself.
     #[test]
     fn the_faster_way_is_used() {
         let (mut a, c) = (Adapt::default(), CacheChoice::default());

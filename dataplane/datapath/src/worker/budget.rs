@@ -107,6 +107,7 @@ mod tests {
         (upcalls / 10_000_000, longest)
     }
 
+    // UP-25, UP-27: misses get a bounded share of the time, by queue.
     #[test]
     fn a_storm_gets_a_share_while_packets_pile_up() {
         let (percent, longest) = second(10_000, true, 1);
