@@ -7,6 +7,7 @@ use arc_swap::ArcSwap;
 use fv_core::{Clock, Nanos};
 use fv_datapath::{CacheUse, Dp};
 use fv_dpif::Datapath;
+use fv_offload::Overlay;
 use fv_ofproto::DpFeatures;
 use fv_ofproto::meter::Meters;
 use fv_ofproto::packet_in::PacketInQueue;
@@ -15,11 +16,16 @@ use fv_rpc::Waker;
 use fv_slowpath::{Config, Slowpath};
 
 use crate::latency::{LatencyHold, Mode};
+use crate::offload::{Driver, Offload};
 use crate::pmd::Staffing;
 use crate::threads::Threads;
 
 pub struct DpInst {
+    /// Drives `overlay`, once flows are offloaded.
+    pub(crate) driver: Option<Driver>,
     pub dp: Arc<Dp>,
+    /// The datapath with what hardware does of it: flows and their statistics are asked of it.
+    pub overlay: Arc<Overlay>,
     pub slowpath: Arc<Slowpath>,
     pub view: SharedView,
     pub threads: Threads,
@@ -80,6 +86,7 @@ pub struct Datapaths {
     restore_wait: bool,
     cache_use: CacheUse,
     pub(crate) pmd: Staffing,
+    pub(crate) offload: Offload,
     pub(crate) insts: BTreeMap<String, DpInst>,
 }
 
@@ -95,6 +102,7 @@ impl Datapaths {
             restore_wait: false,
             cache_use: CacheUse::default(),
             pmd: Staffing::default(),
+            offload: Offload::default(),
             insts: BTreeMap::new(),
         }
     }
@@ -110,13 +118,15 @@ impl Datapaths {
 
     fn make(&self, kind: &str) -> std::io::Result<DpInst> {
         let dp = Dp::new(&format!("ovs-{kind}"), kind, self.clock.clone(), ticks);
+        let overlay = Overlay::new(dp.clone(), self.clock.clone());
+        overlay.add_provider(Box::new(fv_nic_sim::SimProvider::new(self.offload.cards())));
         let view: SharedView = Arc::new(ArcSwap::default());
         let waker = self.waker.clone();
         let wake = Box::new(move || waker.wake());
-        let slowpath = Arc::new(Slowpath::new(dp.clone(), view.clone(), self.packet_ins.clone(), wake));
+        let slowpath = Arc::new(Slowpath::new(overlay.clone(), view.clone(), self.packet_ins.clone(), wake));
         slowpath.configure(self.config);
         slowpath.set_restore_wait(self.restore_wait);
-        dp.set_upcall_handler(Some(slowpath.clone()));
+        overlay.set_upcall_handler(Some(slowpath.clone()));
         dp.set_vlan_limit(self.vlan_limit);
         dp.set_cache_use(self.cache_use);
         self.pmd.configure(&dp, self.clock.now());
@@ -125,8 +135,10 @@ impl Datapaths {
             main.mailbox.set_waker(Box::new(move || waker.wake()));
         }
         let threads = Threads::start(self.clock.clone(), dp.clone(), slowpath.clone(), self.latency.clone())?;
-        Ok(DpInst {
+        let mut inst = DpInst {
+            driver: None,
             dp,
+            overlay,
             slowpath,
             view,
             threads,
@@ -134,7 +146,9 @@ impl Datapaths {
             features: DpFeatures::default(),
             meters: Vec::new(),
             seq: 0,
-        })
+        };
+        self.offload.apply(&mut inst, &self.clock);
+        Ok(inst)
     }
 
     pub fn find(&self, kind: &str) -> Option<&DpInst> {
@@ -202,6 +216,13 @@ impl Datapaths {
         }
     }
 
+    /// `hw-offload` and what belongs to it.
+    pub fn configure_offload(&mut self, other_config: &BTreeMap<String, String>) {
+        if self.offload.configure(other_config) {
+            self.insts.values_mut().for_each(|i| self.offload.apply(i, &self.clock));
+        }
+    }
+
     pub fn set_latency_hold(&self, mode: Mode) {
         self.latency.set_mode(mode);
     }
@@ -213,7 +234,11 @@ impl Datapaths {
 
     /// Waits until every thread is at rest at `now`.
     pub fn settle(&self, now: Nanos) {
-        self.insts.values().for_each(|i| i.threads.settle(now));
+        self.offload.settle(now);
+        for i in self.insts.values() {
+            i.threads.settle(now);
+            i.driver.iter().for_each(|d| d.settle(now));
+        }
     }
 }
 

@@ -65,6 +65,7 @@ impl Engine {
     ) -> Engine {
         let dummies = fv_netdev::dummy::World::new(clock.clone());
         let mut registry = device_classes(&opts, &dummies);
+        dps.offload.register(&mut registry, &clock);
         let vhost = Vhost::start(clock.clone());
         match &vhost {
             Ok(v) => v.register(&mut registry),
@@ -288,6 +289,7 @@ impl Engine {
         let Some(i) = p.ifaces.remove(name) else { return };
         let kind = p.dp_kind.clone();
         if let Some(inst) = self.world.dps.find(&kind) {
+            i.dp_port.into_iter().for_each(|port| inst.overlay.detach(port));
             match i.dp_port.map(|port| inst.dp.del_port(port)) {
                 Some(Ok(ack)) => {
                     ack.wait(std::time::Duration::from_millis(500));
@@ -297,7 +299,7 @@ impl Engine {
             }
             inst.slowpath.patch.forget(id, i.ofp);
         }
-        if let Some(d) = i.device.filter(|_| i.kind == "internal" || i.kind == "tap") {
+        if let Some(d) = i.device.filter(|_| matches!(i.kind.as_str(), "internal" | "tap" | "simnic")) {
             d.remove();
         }
     }
@@ -370,7 +372,8 @@ impl Engine {
         }
         let d = self.open_device(kind, &i)?;
         let inst = self.world.dps.find(kind).ok_or("no such datapath")?;
-        inst.dp.add_port(d, None).map_err(|e| format!("adding {name} to {kind} failed ({e})"))?;
+        let port = inst.dp.add_port(d, None).map_err(|e| format!("adding {name} to {kind} failed ({e})"))?;
+        inst.attach(port, &i);
         self.world.dps.staff();
         Ok(())
     }
@@ -421,6 +424,7 @@ impl Targets for Engine {
         self.world.dps.configure_pmd(&g.pmd, topology, self.clock.now());
         self.world.dps.configure(config, g.vlan_limit, g.flow_restore_wait);
         self.world.dps.configure_cache(&g.other_config);
+        self.world.dps.configure_offload(&g.other_config);
         self.world.dps.set_latency_hold(match g.cpu_latency_qos {
             None => Mode::Auto,
             Some(true) => Mode::On,
@@ -512,6 +516,7 @@ impl Targets for Engine {
             ),
         };
         configure_port(&inst.dp, dp_port, i);
+        dp_port.into_iter().for_each(|port| inst.attach(port, i));
         let mut iface =
             Iface { name: i.name.clone(), kind: i.kind.clone(), ofp, device, dp_port, peer, ..Iface::default() };
         crate::protocols::configure(&mut iface, i, self.clock.now());

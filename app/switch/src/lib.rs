@@ -7,6 +7,7 @@ mod embedded;
 mod engine;
 mod hoststats;
 mod latency;
+mod offload;
 mod openflow;
 pub mod options;
 mod pmd;

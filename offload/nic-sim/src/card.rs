@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 
 use crate::config::CardConfig;
 use crate::port::SimPort;
+use crate::ring::Ring;
 use crate::table::Table;
 use ops::Ops;
 use wire::Wire;
@@ -38,6 +39,8 @@ pub struct Card {
 struct State {
     ports: Vec<Wire>,
     table: Table,
+    /// Which provider programs it.
+    owner: Option<u64>,
     ops: Ops,
     reports: Vec<Report>,
     /// Packets that are matched and not yet in a queue: when, port index and queue.
@@ -113,7 +116,11 @@ impl Cards {
 
     /// When the next turn has something to do, packets apart.
     pub fn due(&self) -> Nanos {
-        self.all().iter().map(|card| card.due()).min().unwrap_or(Nanos::MAX)
+        let due = |card: &Arc<Card>| {
+            let state = card.state.lock();
+            state.ops.due().min(state.pipeline.due())
+        };
+        self.all().iter().map(due).min().unwrap_or(Nanos::MAX)
     }
 }
 
@@ -122,6 +129,7 @@ impl Card {
         let state = State {
             ports: Vec::new(),
             table: Table::default(),
+            owner: None,
             ops: Ops::new(u64::from(number) + 1),
             reports: Vec::new(),
             pipeline: Default::default(),
@@ -157,14 +165,15 @@ impl Card {
         Ok(())
     }
 
-    pub(crate) fn unplug(&self, port: &str) {
+    /// Takes the port with these queues out; another of its name may be there already.
+    pub(crate) fn unplug(&self, queues: &Arc<Ring>) {
         let number = {
             let state = self.state.lock();
-            state.ports.iter().find(|p| p.name == port).and_then(|p| p.dp_port)
+            state.ports.iter().find(|p| p.is(queues)).and_then(|p| p.dp_port)
         };
         number.into_iter().for_each(|n| self.detach(n));
         let mut state = self.state.lock();
-        if let Some(at) = state.ports.iter().position(|p| p.name == port) {
+        if let Some(at) = state.ports.iter().position(|p| p.is(queues)) {
             state.ports.remove(at);
             state.pipeline.clear();
         }
@@ -180,10 +189,29 @@ impl Card {
 
     // What the provider calls.
 
-    pub(crate) fn attach(&self, number: DpPort, port: &str) {
-        if let Some(p) = self.state.lock().ports.iter_mut().find(|p| p.name == port) {
-            p.dp_port = Some(number);
+    /// False if another provider has the card.
+    pub(crate) fn attach(&self, provider: u64, number: DpPort, port: &str) -> bool {
+        let mut state = self.state.lock();
+        let taken = state.owner.is_some_and(|o| o != provider) && state.ports.iter().any(|p| p.dp_port.is_some());
+        match state.ports.iter_mut().find(|p| p.name == port) {
+            Some(p) if !taken => p.dp_port = Some(number),
+            _ => return false,
         }
+        state.owner = Some(provider);
+        true
+    }
+
+    /// The provider is no more.
+    pub(crate) fn abandon(&self, provider: u64) {
+        let mut state = self.state.lock();
+        if state.owner != Some(provider) {
+            return;
+        }
+        state.owner = None;
+        state.ports.iter_mut().for_each(|p| p.dp_port = None);
+        state.table = Table::default();
+        state.ops = Ops::new(u64::from(self.number) + 1);
+        state.reports.clear();
     }
 
     pub(crate) fn detach(&self, number: DpPort) {
@@ -218,7 +246,7 @@ impl Card {
 
     pub(crate) fn due(&self) -> Nanos {
         let state = self.state.lock();
-        if state.reports.is_empty() { state.ops.due().min(state.pipeline.due()) } else { Nanos::ZERO }
+        if state.reports.is_empty() { state.ops.due() } else { Nanos::ZERO }
     }
 
     /// Packets and operations. Says how many packets were moved.

@@ -155,7 +155,13 @@ impl Device for SimPort {
     }
 
     fn remove(&self) {
-        self.card.unplug(&self.name);
+        self.card.unplug(&self.tx);
+    }
+}
+
+impl Drop for SimPort {
+    fn drop(&mut self) {
+        self.card.unplug(&self.tx);
     }
 }
 

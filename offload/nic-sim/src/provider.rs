@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use fv_core::{DpPort, Nanos};
 use fv_offload::{Caps, Op, Pool, PoolId, Provider, Report};
@@ -11,7 +12,10 @@ use crate::card::{Card, Cards};
 /// What `hw-offload-priority` and `dp:` call it.
 pub const PROVIDER: &str = "simnic";
 
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+
 pub struct SimProvider {
+    id: u64,
     cards: Arc<Cards>,
     /// Pools that have been asked for, which stay what they are.
     pools: BTreeMap<PoolId, (Arc<Card>, Caps)>,
@@ -19,7 +23,7 @@ pub struct SimProvider {
 
 impl SimProvider {
     pub fn new(cards: Arc<Cards>) -> SimProvider {
-        SimProvider { cards, pools: BTreeMap::new() }
+        SimProvider { id: NEXT_ID.fetch_add(1, Ordering::Relaxed), cards, pools: BTreeMap::new() }
     }
 
     fn pool_of_op(&self, op: &Op) -> Option<&Arc<Card>> {
@@ -27,6 +31,12 @@ impl SimProvider {
             Op::Insert(rule) => self.pools.get(&rule.pool).map(|(card, _)| card),
             op => self.pools.values().map(|(card, _)| card).find(|card| card.knows(op.rule())),
         }
+    }
+}
+
+impl Drop for SimProvider {
+    fn drop(&mut self) {
+        self.pools.values().for_each(|(card, _)| card.abandon(self.id));
     }
 }
 
@@ -38,7 +48,9 @@ impl Provider for SimProvider {
     fn attach(&mut self, port: DpPort, name: &str) -> Option<PoolId> {
         let card = self.cards.of_port(name)?;
         let pool = PoolId(card.number());
-        card.attach(port, name);
+        if !card.attach(self.id, port, name) {
+            return None;
+        }
         self.pools.entry(pool).or_insert_with(|| (card.clone(), card.config().caps()));
         Some(pool)
     }

@@ -193,6 +193,18 @@ impl Overlay {
         self.book.lock().why(&flow, self.clock.now())
     }
 
+    /// Takes in what providers have to tell, before statistics are asked for.
+    fn refresh(&self) {
+        if self.ever.load(Ordering::Acquire) {
+            let done = {
+                let mut book = self.book.lock();
+                book.take_reports(self.clock.now());
+                book.take_retired()
+            };
+            run_all(done);
+        }
+    }
+
     fn merge(&self, flow: &mut FlowDump) {
         if self.ever.load(Ordering::Acquire) {
             self.book.lock().merge(flow, self.clock.now());
@@ -282,6 +294,7 @@ impl Datapath for Overlay {
     }
 
     fn flow_get(&self, ufid: Ufid) -> Option<FlowDump> {
+        self.refresh();
         let mut flow = self.dp.flow_get(ufid)?;
         self.merge(&mut flow);
         Some(flow)
@@ -292,6 +305,7 @@ impl Datapath for Overlay {
     }
 
     fn flow_dump(&self, f: &mut dyn FnMut(FlowDump) -> bool) {
+        self.refresh();
         self.dp.flow_dump(&mut |mut flow| {
             self.merge(&mut flow);
             f(flow)
@@ -302,6 +316,7 @@ impl Datapath for Overlay {
         if !self.ever.load(Ordering::Acquire) {
             return self.dp.flow_stats(f);
         }
+        self.refresh();
         let now = self.clock.now();
         self.dp.flow_stats(&mut |ufid, stats| {
             let total = self.book.lock().total(ufid, *stats, now);

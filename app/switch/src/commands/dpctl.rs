@@ -152,7 +152,7 @@ fn type_wanted(list: &str, f: &FlowDump) -> Result<bool, String> {
         any |= match t {
             "all" => true,
             "ovs" => f.layer == "ovs",
-            "tc" | "dpdk" => f.layer == t,
+            "tc" | "dpdk" | "simnic" => f.layer == t,
             "offloaded" => f.offloaded && f.layer != "ovs",
             "partially-offloaded" => f.offloaded && f.layer == "ovs",
             "non-offloaded" => !f.offloaded,
@@ -176,7 +176,8 @@ fn dump_flows(c: &mut Ctx, args: &[&str]) -> fv_core::Reply {
     if let Some(k) = kinds {
         // Complain even if there is no flow to try it on.
         for t in k.split(',') {
-            if !["all", "ovs", "tc", "dpdk", "offloaded", "partially-offloaded", "non-offloaded"].contains(&t) {
+            if !["all", "ovs", "tc", "dpdk", "simnic", "offloaded", "partially-offloaded", "non-offloaded"].contains(&t)
+            {
                 return Err(format!("Failed to parse type ({t})"));
             }
         }
@@ -189,7 +190,7 @@ fn dump_flows(c: &mut Ctx, args: &[&str]) -> fv_core::Reply {
     let lookup = |p: u32| list.get(&p).cloned();
     let names: Option<odp::Names> = if o.names.unwrap_or(o.more) { Some(&lookup) } else { None };
     let mut flows = Vec::new();
-    i.dp.flow_dump(&mut |f| {
+    i.overlay.flow_dump(&mut |f| {
         flows.push(f);
         true
     });
@@ -250,7 +251,7 @@ fn put(c: &mut Ctx, args: &[&str], create: bool, modify: bool) -> fv_core::Reply
         _ => "ovs-vswitchd: parsing actions (Invalid argument)".to_string(),
     })?;
     let p = FlowPut { create: create || o.may_create, modify, ..p };
-    i.dp.flow_put(p).map_err(|e| format!("ovs-vswitchd: updating flow table ({e})"))?;
+    i.overlay.flow_put(p).map_err(|e| format!("ovs-vswitchd: updating flow table ({e})"))?;
     Ok(String::new())
 }
 
@@ -260,7 +261,7 @@ fn get_flow(c: &mut Ctx, args: &[&str]) -> fv_core::Reply {
     let [ufid] = rest else { return Err("ufid is required".into()) };
     let i = c.dp(dp)?;
     let u: Ufid = ufid.trim_start_matches("ufid:").parse().map_err(|()| "failed to parse ufid".to_string())?;
-    let f = i.dp.flow_get(u).ok_or("ovs-vswitchd: getting flow (No such file or directory)")?;
+    let f = i.overlay.flow_get(u).ok_or("ovs-vswitchd: getting flow (No such file or directory)")?;
     let list = port_names(i);
     let lookup = |p: u32| list.get(&p).cloned();
     let names: Option<odp::Names> = if o.names.unwrap_or(o.more) { Some(&lookup) } else { None };
@@ -278,7 +279,7 @@ fn del_flow(c: &mut Ctx, args: &[&str]) -> fv_core::Reply {
         Some(u) => Some(u),
         None => {
             let mut found = None;
-            i.dp.flow_dump(&mut |f| {
+            i.overlay.flow_dump(&mut |f| {
                 if f.mask.equal(&f.key, &p.key)
                     && p.mask.0.words().iter().zip(f.mask.0.words()).all(|(a, b)| a & !b == 0)
                 {
@@ -291,12 +292,12 @@ fn del_flow(c: &mut Ctx, args: &[&str]) -> fv_core::Reply {
     };
     let missing =
         || "ovs-vswitchd: deleting flow (No such file or directory)\nPerhaps you need to specify a UFID?".to_string();
-    i.dp.flow_del(ufid.ok_or_else(missing)?).map_err(|_| missing())?;
+    i.overlay.flow_del(ufid.ok_or_else(missing)?).map_err(|_| missing())?;
     Ok(String::new())
 }
 
 fn del_flows(c: &mut Ctx, args: &[&str]) -> fv_core::Reply {
-    c.dp(args.first().copied())?.dp.flow_flush();
+    c.dp(args.first().copied())?.overlay.flow_flush();
     Ok(String::new())
 }
 
@@ -322,6 +323,7 @@ fn del_dp(c: &mut Ctx, args: &[&str]) -> fv_core::Reply {
         return Err("ovs-vswitchd: del_dp (bridges use the datapath: Device or resource busy)".into());
     }
     for p in i.dp.ports() {
+        i.overlay.detach(p.port);
         let _ = i.dp.del_port(p.port);
     }
     c.engine.world.dps.close_unused();
@@ -338,6 +340,7 @@ fn del_if(c: &mut Ctx, args: &[&str]) -> fv_core::Reply {
     let i = c.dp(Some(args[0]))?;
     for name in &args[1..] {
         let port = port_lookup(i, name).ok_or_else(|| format!("ovs-vswitchd: no port named {name}"))?;
+        i.overlay.detach(fv_core::DpPort(port));
         i.dp.del_port(fv_core::DpPort(port)).map_err(|e| format!("ovs-vswitchd: deleting port {name} ({e})"))?;
     }
     c.engine.world.dps.staff();

@@ -84,7 +84,7 @@ fn dump_flows(c: &mut Ctx, args: &[&str]) -> fv_core::Reply {
     let lookup = |p: u32| list.get(&p).cloned();
     let names: Option<fv_dpif::text::Names> = if names.unwrap_or(more) { Some(&lookup) } else { None };
     let mut out = String::new();
-    i.dp.flow_dump(&mut |f| {
+    i.overlay.flow_dump(&mut |f| {
         let of_bridge = view.by_dp_port.get(&fv_core::DpPort(f.key.base.in_port)).map(|(b, _)| *b);
         if of_bridge == Some(id) {
             out.push_str(&format_flow(&f, now, FlowText { more }, names));

@@ -8,6 +8,7 @@ mod dpctl;
 mod dpif;
 mod dummy;
 mod fdb;
+mod offload;
 mod perf;
 mod pmd;
 mod process;
@@ -128,6 +129,7 @@ pub fn register(r: &mut Registry<Ctx>) {
     r.add(pmd::COMMANDS);
     r.add(perf::COMMANDS);
     r.add(choices::COMMANDS);
+    r.add(offload::COMMANDS);
 }
 
 /// The text of `list-commands`.

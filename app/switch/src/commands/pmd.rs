@@ -135,7 +135,7 @@ fn stats(s: &Snapshot, cycles: bool) -> String {
 
 /// Hits by the levels that tools know.
 pub struct Hits {
-    /// Recognised by hardware: no device here does.
+    /// Recognised by hardware, which marked the packet.
     pub phwol: u64,
     /// There is one parser, which is not counted apart.
     pub mfex: u64,
@@ -149,7 +149,7 @@ impl Hits {
     pub fn of(s: &Snapshot) -> Hits {
         let v = |stat| s.value(stat);
         Hits {
-            phwol: 0,
+            phwol: v(Stat::MarkHit),
             mfex: 0,
             simple: v(Stat::SimpleHit),
             emc: v(Stat::CacheHit),

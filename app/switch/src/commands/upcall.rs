@@ -43,8 +43,12 @@ fn show(c: &mut Ctx, _: &[&str]) -> fv_core::Reply {
     let mut out = String::new();
     for (_, i) in c.engine.world.dps.iter() {
         let s = i.slowpath.info();
+        let offloaded = match i.overlay.n_offloaded() {
+            0 => String::new(),
+            n => format!("  offloaded flows : {n}\n"),
+        };
         out.push_str(&format!(
-            "{}:\n  flows         : (current {}) (avg {}) (max {}) (limit {})\n  dump duration : {}ms\n  ufid enabled : true\n\n  1: (keys {})\n",
+            "{}:\n  flows         : (current {}) (avg {}) (max {}) (limit {})\n{offloaded}  dump duration : {}ms\n  ufid enabled : true\n\n  1: (keys {})\n",
             full_name(i),
             s.current,
             s.avg,

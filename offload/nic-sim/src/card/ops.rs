@@ -83,7 +83,11 @@ impl State {
             let here = counts.into_iter().filter(|(rule, _)| self.table.find(*rule).is_some());
             let told: Vec<_> = here.map(|(rule, count)| Report::Counted { rule, count, as_of }).collect();
             self.reports.extend(told);
-            self.reports.push(Report::Read { pool, as_of });
+            // Nobody may be listening.
+            match self.reports.last_mut() {
+                Some(Report::Read { as_of: last, .. }) => *last = as_of,
+                _ => self.reports.push(Report::Read { pool, as_of }),
+            }
         }
     }
 

@@ -52,6 +52,11 @@ impl Wire {
         })
     }
 
+    /// Whether these are its queues.
+    pub fn is(&self, tx: &Arc<Ring>) -> bool {
+        Arc::ptr_eq(&self.tx, tx)
+    }
+
     pub fn counts(&self) -> PortCount {
         let of = |c: &std::sync::atomic::AtomicU64| c.load(Ordering::Relaxed);
         let c = &self.counts;

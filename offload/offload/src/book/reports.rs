@@ -8,7 +8,7 @@ use crate::provider::{Count, Op, OpKind, Outcome, PoolId, Report, RuleId};
 use crate::rebalance::Refusal;
 
 impl Book {
-    pub(super) fn take_reports(&mut self, now: Nanos) {
+    pub fn take_reports(&mut self, now: Nanos) {
         let mut reports = std::mem::take(&mut self.reports);
         for provider in 0..self.providers.len() {
             self.providers[provider].turn(now, &mut reports);
