@@ -142,6 +142,10 @@ impl Host for Nobody {
     fn packet_out(&mut self, _: BridgeId, _: &PacketOut) -> Result<(), OfError> {
         Ok(())
     }
+    fn hold_packet_out(&mut self, _: BridgeId, _: &PacketOut, _: Arc<BridgeView>) -> Result<(), OfError> {
+        Ok(())
+    }
+    fn end_packet_outs(&mut self, _: bool) {}
     fn resume(&mut self, _: BridgeId, _: &Resume) -> Result<(), OfError> {
         Ok(())
     }
