@@ -736,6 +736,7 @@ fn configure_tables(b: &mut Bridge) {
                 name: row.name.clone(),
                 max_flows: row.flow_limit.map(|n| n as usize),
                 evicts: row.evict,
+                groups: row.groups.iter().filter_map(|g| eviction_field(g)).collect(),
                 prefixes: if row.prefixes.is_empty() {
                     TableSpec::default().prefixes
                 } else {
@@ -748,6 +749,12 @@ fn configure_tables(b: &mut Bridge) {
             b.tables.insert(n, wanted);
         }
     }
+}
+
+/// A subfield that makes flows a group for eviction; one that cannot be read is logged.
+fn eviction_field(text: &str) -> Option<fv_flow::Subfield> {
+    let field = fv_openflow::text::parse_subfield(text);
+    field.inspect_err(|e| log::warn!(target: "bridge", "flow table groups: {e}")).ok()
 }
 
 /// Fields that a table may keep in a prefix trie.

@@ -167,6 +167,7 @@ fn wc_of(cls: &Classifier<&'static str>, key: &FlowKey) -> (&'static str, FlowMa
     (r, wc)
 }
 
+// UP-13, in the classifier.
 /// A rule on port and flags that a packet misses by its flags must leave the flags in the mask.
 #[test]
 fn the_ports_trie_does_not_hide_other_fields_of_its_stage() {
@@ -227,6 +228,7 @@ fn a_removed_rule_stays_for_older_versions() {
     assert!(cls.lookup(Version(1), &k, None).is_none());
 }
 
+// UP-17: prefixes are reconfigured under lookups; UP-18: subtables are sorted under lookups.
 /// Readers on other threads, while rules come and go and the tries are replaced, always see the
 /// rule that all versions have.
 // Packets wait for no writer, however long one takes.

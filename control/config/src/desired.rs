@@ -250,6 +250,7 @@ fn tables(db: &Client, row: RowRef<'_>) -> BTreeMap<u8, TableSpec> {
                 name: t.str("name").to_string(),
                 flow_limit: t.i64_opt("flow_limit").and_then(|v| u32::try_from(v).ok()),
                 evict: t.str("overflow_policy") == "evict",
+                groups: t.strs("groups").map(str::to_string).collect(),
                 prefixes: t.strs("prefixes").map(str::to_string).collect(),
             },
         );

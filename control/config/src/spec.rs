@@ -91,6 +91,8 @@ pub struct TableSpec {
     pub flow_limit: Option<u32>,
     /// `overflow_policy=evict`.
     pub evict: bool,
+    /// Subfields, as text.
+    pub groups: Vec<String>,
     pub prefixes: Vec<String>,
 }
 

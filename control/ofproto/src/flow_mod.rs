@@ -1,5 +1,6 @@
 //! Flow-mods: changes to the tables that become visible together or not at all.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use fv_classifier::{ClsRule, Conjunction, MiniMatch, Version};
@@ -229,12 +230,25 @@ impl Ofproto {
         Ok(())
     }
 
-    /// The flow that a full table loses: of those with a timeout, the least important, and of these
-    /// the one that goes soonest.
+    /// The flow that a full table loses: of those with a timeout that are in the largest group, the
+    /// least important, and of these the one that goes soonest.
     fn choose_eviction(&self, table: u8, v: Version) -> Option<RuleRef> {
         let t = self.tables.table(table).filter(|t| t.evicts())?;
         let rules = t.cls.rules(v).into_iter().filter(|r| r.priority() <= MAX_OPENFLOW_PRIORITY);
-        rules.filter_map(|r| Some(((r.importance, r.expires()?), r))).min_by_key(|(k, _)| *k).map(|(_, r)| r)
+        let can_go = rules.filter_map(|r| Some(((r.importance, r.expires()?), r)));
+        let first =
+            |all: &mut dyn Iterator<Item = ((u16, Nanos), RuleRef)>| all.min_by_key(|(k, _)| *k).map(|(_, r)| r);
+        let fields = t.eviction_groups();
+        if fields.is_empty() {
+            return first(&mut { can_go });
+        }
+        let mut groups: HashMap<Vec<u128>, Vec<((u16, Nanos), RuleRef)>> = HashMap::new();
+        for (k, r) in can_go {
+            let key = r.matches().expand().key;
+            groups.entry(fields.iter().map(|f| f.read(&key)).collect()).or_default().push((k, r));
+        }
+        let largest = groups.into_values().max_by_key(Vec::len)?;
+        first(&mut largest.into_iter())
     }
 
     pub(crate) fn add_step(&mut self, rule: RuleRef, steps: &mut Vec<Step>) {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 use fv_classifier::{Classifier, ClsRule, DEFAULT_PREFIXES, MiniMatch, PrefixField, Version};
 use fv_core::{Nanos, TableId};
-use fv_flow::{FlowKey, FlowMask, Match};
+use fv_flow::{FlowKey, FlowMask, Match, Subfield};
 use fv_openflow::Actions;
 use fv_openflow::action::{Action, Controller, PacketInReason};
 use fv_openflow::msg::table::{TableDesc, TableMiss, TableReason, Vacancy};
@@ -29,11 +29,17 @@ pub struct Table {
     matched: AtomicU64,
     /// Most flows that may be added; `usize::MAX` is no limit.
     max_flows: AtomicUsize,
-    /// Whether a full table makes room by evicting.
+    /// Who wants a full table to make room by evicting: configuration, controllers.
     eviction: AtomicU8,
+    /// Flows that agree in these are a group; the largest group loses a flow.
+    eviction_groups: Mutex<Vec<Subfield>>,
     name: Mutex<String>,
     vacancy: Mutex<VacancyWatch>,
 }
+
+/// Bits of `Table::eviction`.
+const BY_CONFIGURATION: u8 = 1;
+const BY_CONTROLLER: u8 = 2;
 
 /// When a table tells that it becomes full, and that there is room again.
 #[derive(Clone, Copy, Default)]
@@ -54,6 +60,7 @@ impl Table {
             matched: AtomicU64::new(0),
             max_flows: AtomicUsize::new(usize::MAX),
             eviction: AtomicU8::new(0),
+            eviction_groups: Mutex::default(),
             name: Mutex::default(),
             vacancy: Mutex::default(),
         }
@@ -95,8 +102,19 @@ impl Table {
         self.eviction.load(Ordering::Relaxed) != 0
     }
 
+    /// As a controller wants it; what configuration wants stays.
     pub fn set_evicts(&self, on: bool) {
-        self.eviction.store(u8::from(on), Ordering::Relaxed);
+        self.set_eviction(BY_CONTROLLER, on);
+    }
+
+    fn set_eviction(&self, who: u8, on: bool) {
+        let old = self.eviction.load(Ordering::Relaxed);
+        self.eviction.store(if on { old | who } else { old & !who }, Ordering::Relaxed);
+    }
+
+    /// What makes flows a group for eviction.
+    pub(crate) fn eviction_groups(&self) -> Vec<Subfield> {
+        self.eviction_groups.lock().clone()
     }
 
     /// Percent of the flows' limit that are not used.
@@ -131,7 +149,7 @@ impl Table {
         let w = *self.vacancy.lock();
         TableDesc {
             table: TableId(id),
-            eviction: self.evicts(),
+            eviction: self.eviction.load(Ordering::Relaxed) & BY_CONTROLLER != 0,
             // Other, importance, lifetime.
             eviction_flags: 0x7,
             vacancy: w.next.map(|_| Vacancy { down: w.down, up: w.up, current: self.vacancy() }),
@@ -147,7 +165,8 @@ impl Table {
     pub fn configure(&self, s: &TableSpec) {
         self.set_name(&s.name);
         self.set_max_flows(s.max_flows);
-        self.set_evicts(s.evicts);
+        self.set_eviction(BY_CONFIGURATION, s.evicts);
+        self.eviction_groups.lock().clone_from(&s.groups);
         self.cls.set_prefixes(&s.prefixes);
     }
 
@@ -164,13 +183,21 @@ pub struct TableSpec {
     pub max_flows: Option<usize>,
     /// A full table evicts instead of refusing.
     pub evicts: bool,
+    /// See [`Table`]; none: all flows are one group.
+    pub groups: Vec<Subfield>,
     /// Fields with prefix tries, at most [`fv_classifier::MAX_PREFIXES`].
     pub prefixes: Vec<PrefixField>,
 }
 
 impl Default for TableSpec {
     fn default() -> Self {
-        TableSpec { name: String::new(), max_flows: None, evicts: false, prefixes: DEFAULT_PREFIXES.to_vec() }
+        TableSpec {
+            name: String::new(),
+            max_flows: None,
+            evicts: false,
+            groups: Vec::new(),
+            prefixes: DEFAULT_PREFIXES.to_vec(),
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
-use fv_testkit::{Daemon, Env, OfConn, wait_until};
+use fv_testkit::{Daemon, Env, OfConn, message, wait_until};
 
 const FRAME: &str = "in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x1234)";
 const HELLO: u8 = 0;
@@ -242,4 +242,54 @@ fn a_controller_may_begin_without_asynchronous_messages() {
     c.until(FEATURES_REPLY);
     e.ofctl("mod-port br0 p1 flood");
     assert_eq!(c.recv().0, PORT_STATUS);
+}
+
+/// Who asks to hear of every change of groups and then does not read is given up at the limit of what
+/// may wait; nobody else waits for that.
+#[test]
+fn who_does_not_read_is_given_up_and_delays_nobody() {
+    const V14: u8 = 5;
+    const XID: [u8; 4] = [0, 0, 0, 9];
+    let mut e = Env::dummy(Daemon::Ours);
+    e.add_dummy_bridge("br0", 1..=2);
+    let open = || OfConn::open(&e.path("br0.mgmt"), V14);
+    let (mut deaf, mut busy, mut other) = (open(), open(), open());
+    // A tool that gets unasked messages, and wants group-mods of others.
+    let config = message(V14, 9, XID, &[0, 0, 0, 128]);
+    let wants = message(V14, 28, XID, &[0, 11, 0, 8, 0, 0, 0, 1]);
+    assert_eq!(deaf.ask(&[config, wants].concat()).messages, Vec::<Vec<u8>>::new());
+    // A group of 1500 buckets, 48 kB, again and again.
+    let bucket: [u8; 32] = {
+        let mut b = [0; 32];
+        b[1] = 32;
+        b[4..12].fill(0xff);
+        b[17] = 0;
+        b[19] = 16;
+        b[23] = 1;
+        b
+    };
+    let group = |command: u8| {
+        let mut body = vec![0, command, 0, 0, 0, 0, 0, 1];
+        body.extend((0..1500).flat_map(|_| bucket));
+        message(V14, 15, XID, &body)
+    };
+    assert!(busy.ask(&group(0)).messages.is_empty());
+    let mut slowest = Duration::ZERO;
+    // 24 MB, more than may wait and than sockets hold.
+    for _ in 0..500 {
+        busy.send(&group(1));
+        let asked = std::time::Instant::now();
+        assert!(!other.ask(&[]).closed);
+        slowest = slowest.max(asked.elapsed());
+    }
+    assert!(busy.ask(&[]).messages.is_empty());
+    assert!(slowest < Duration::from_secs(2), "{slowest:?}");
+    // What had been sent can be read; then it ends.
+    let mut heard = 0;
+    while let Some(m) = deaf.recv() {
+        assert_eq!((m[1], &m[4..8]), (32, &[0; 4][..]), "a request that is passed on");
+        heard += 1;
+    }
+    assert!(heard < 500, "{heard}");
+    e.healthy(&["connection"]);
 }

@@ -20,6 +20,77 @@ fn sent(e: &Env, port: u32) -> u64 {
     rest.split(',').next().and_then(|n| n.parse().ok()).unwrap_or(0)
 }
 
+// UP-13: a rule on flags or on a neighbour's address behind one on ports: the first packet's megaflow
+// must not cover those that the rule is for.
+#[test]
+fn a_port_decides_but_does_not_hide_what_is_beside_it() {
+    let mut e = env(2);
+    let eth = "in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02)";
+    let tcp = |flags: &str, dst: u32| {
+        format!(
+            "{eth},eth_type(0x0800),ipv4(src=198.18.0.1,dst=198.18.0.2,proto=6,tos=0,ttl=64,frag=no),tcp(src=9,dst={dst}),tcp_flags({flags})"
+        )
+    };
+    let nd = |target: &str| {
+        format!(
+            "{eth},eth_type(0x86dd),ipv6(src=fd00::1,dst=fd00::2,label=0,proto=58,tclass=0,hlimit=255,frag=no),icmpv6(type=135,code=0),nd(target={target},sll=50:54:00:00:00:01)"
+        )
+    };
+    e.ofctl("add-flow br0 priority=10,tcp,tp_dst=80,tcp_flags=+psh,actions=drop");
+    e.ofctl("add-flow br0 priority=9,icmp6,icmp_type=135,nd_target=fd00::9,actions=drop");
+    e.ofctl("add-flow br0 priority=0,actions=2");
+    // (what comes, whether it leaves), with the cache warm from those before.
+    let steps = [
+        (tcp("syn", 80), 1),
+        (tcp("psh|ack", 80), 0),
+        (tcp("ack", 80), 1),
+        (tcp("psh|ack", 81), 1),
+        (tcp("psh|ack", 80), 0),
+        (nd("fd00::8"), 1),
+        (nd("fd00::9"), 0),
+        (nd("fd00::8"), 1),
+    ];
+    for (f, leaves) in &steps {
+        let before = sent(&e, 2);
+        e.appctl(&format!("netdev-dummy/receive p1 '{f}'"));
+        assert_eq!(sent(&e, 2) - before, *leaves, "{f}\n{}", e.appctl("dpctl/dump-flows"));
+    }
+    e.healthy(&[]);
+}
+
+// UP-32, as far as there are no tunnels: a rule that changes from allow to deny holds for cached flows
+// within a second, also where it matches a tunnel's key, metadata, or a register.
+#[test]
+fn a_changed_policy_holds_for_cached_flows() {
+    let mut e = env(2);
+    let f = "in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x1234)";
+    let cases = [
+        ("set_tunnel:5", "tun_id=5"),
+        ("write_metadata:7,goto_table:1", "metadata=7"),
+        ("load:3->NXM_NX_REG4[]", "reg4=3"),
+        ("load:2->NXM_NX_PKT_MARK[]", "pkt_mark=2"),
+    ];
+    for (first, matched) in cases {
+        let go = if first.contains("goto") { "" } else { ",resubmit(,1)" };
+        e.ofctl("del-flows br0");
+        e.ofctl(&format!("-O OpenFlow13 add-flow br0 in_port=1,actions={first}{go}"));
+        e.ofctl(&format!("add-flow br0 table=1,{matched},actions=2"));
+        let leaves = || {
+            let before = sent(&e, 2);
+            e.appctl(&format!("netdev-dummy/receive p1 '{f}'"));
+            sent(&e, 2) > before
+        };
+        assert!(leaves() && leaves(), "{matched}");
+        e.ofctl(&format!("mod-flows br0 table=1,{matched},actions=drop"));
+        let since = Instant::now();
+        wait_until("denied", 5, || !leaves());
+        assert!(since.elapsed() < Duration::from_secs(1), "{matched}: {:?}", since.elapsed());
+        e.ofctl(&format!("mod-flows br0 table=1,{matched},actions=2"));
+        wait_until("allowed again", 5, leaves);
+    }
+    e.healthy(&[]);
+}
+
 // UP-14: an untagged packet's megaflow must not catch tagged packets.
 #[test]
 fn tagged_and_untagged_packets_do_not_share_a_flow() {
