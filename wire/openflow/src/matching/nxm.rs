@@ -5,7 +5,7 @@ use crate::error::OfError;
 use crate::version::Version;
 use crate::wire::{Put, Reader};
 use fv_flow::field::{Header, Maskable};
-use fv_flow::{Field, FieldValue, Match};
+use fv_flow::{Field, FieldValue, FlowMask, Match};
 use std::sync::LazyLock;
 
 /// The pseudo-field that carries a cookie in NXM flow-mods and statistics requests: entry headers
@@ -231,10 +231,10 @@ fn put_raw(out: &mut Vec<u8>, f: Field, version: u8, has_mask: bool) {
 pub(crate) fn put_entry(out: &mut Vec<u8>, f: Field, value: FieldValue, mask: FieldValue, version: Option<Version>) {
     let has_mask = mask != f.mask_bits();
     put_raw(out, f, wire_version(version), has_mask);
-    let n = f.n_bytes();
-    out.put(&value.to_be_bytes(n));
+    let from = MAX_VALUE - f.n_bytes().min(MAX_VALUE);
+    out.put(&value.0.to_be_bytes()[from..]);
     if has_mask {
-        out.put(&mask.to_be_bytes(n));
+        out.put(&mask.0.to_be_bytes()[from..]);
     }
 }
 
@@ -252,8 +252,9 @@ fn is_sent(f: Field, version: Option<Version>) -> bool {
 }
 
 /// Fields in the order in which they are sent: what identifies the packet, its headers from the
-/// outside in, what the switch adds. Each field is behind its prerequisites.
-static ORDER: LazyLock<Vec<Field>> = LazyLock::new(|| {
+/// outside in, what the switch adds. Each field is behind its prerequisites. With the words of a key that
+/// each is in.
+static ORDER: LazyLock<Vec<(Field, u64)>> = LazyLock::new(|| {
     let mut order: Vec<Field> = Field::all().collect();
     order.sort_by_key(|f| match f {
         Field::DpHash | Field::RecircId | Field::PacketType | Field::ConjId => 0,
@@ -264,13 +265,35 @@ static ORDER: LazyLock<Vec<Field>> = LazyLock::new(|| {
         f if *f >= Field::Reg0 => 4,
         _ => 3,
     });
-    order
+    order.into_iter().map(|f| (f, words_of(f))).collect()
 });
+
+static ALL: LazyLock<Vec<(Field, u64)>> = LazyLock::new(|| Field::all().map(|f| (f, words_of(f))).collect());
+
+/// Which words of a key the field is in.
+fn words_of(f: Field) -> u64 {
+    let mut mask = FlowMask::default();
+    mask.set_field(f);
+    matched_words(&mask)
+}
+
+/// Which words of the mask have bits: of a hundred fields, most have none of theirs there.
+fn matched_words(mask: &FlowMask) -> u64 {
+    mask.0.words().iter().enumerate().fold(0, |map, (i, w)| map | u64::from(*w != 0) << i)
+}
+
+/// The fields that the mask matches any bit of.
+pub(super) fn matched_fields(mask: &FlowMask) -> impl Iterator<Item = Field> {
+    let matched = matched_words(mask);
+    let mask = *mask;
+    ALL.iter().filter(move |(f, words)| words & matched != 0 && !f.is_all_wild(&mask)).map(|(f, _)| *f)
+}
 
 /// Appends the entries of `m`: OXM of `version`, or NXM if None. Fields whose prerequisites `m` does
 /// not meet are left out.
 pub fn encode(out: &mut Vec<u8>, m: &Match, version: Option<Version>, cookie: Option<(u64, u64)>) {
-    for f in ORDER.iter().copied().filter(|f| is_sent(*f, version)) {
+    let matched = matched_words(&m.mask);
+    for (f, _) in ORDER.iter().copied().filter(|(f, words)| words & matched != 0 && is_sent(*f, version)) {
         if f.is_all_wild(&m.mask) || !f.are_prereqs_ok(m) {
             continue;
         }

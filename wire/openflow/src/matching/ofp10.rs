@@ -134,7 +134,7 @@ pub fn encode(m: &Match) -> [u8; LEN] {
 /// match that says `tp_dst` without a protocol that has ports does not match on it.
 pub fn normalize(m: &Match) -> Match {
     let mut n = *m;
-    for f in Field::all() {
+    for f in super::nxm::matched_fields(&m.mask) {
         if !f.is_all_wild(&n.mask) && !f.are_prereqs_ok(&n) && !shares_place(f, &n) {
             n.clear_field(f);
         }
