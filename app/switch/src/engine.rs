@@ -1,6 +1,7 @@
 //! The engines under configuration: bridges, their interfaces and datapaths.
 
 use std::collections::BTreeMap;
+use std::path::{Component, Path};
 use std::sync::Arc;
 
 use fv_classifier::PrefixField;
@@ -138,9 +139,26 @@ impl Engine {
         }
     }
 
+    /// Sockets that front ends connect to are in `vhost-sock-dir`, if that is a directory inside of the run directory.
+    fn env_of(&self, class: &str) -> Env {
+        let mut env = self.env.clone();
+        if class == "dpdkvhostuser"
+            && let Some(dir) = self.globals.other_config.get("vhost-sock-dir")
+        {
+            let inside = Path::new(dir).components().all(|c| matches!(c, Component::Normal(_) | Component::CurDir));
+            let path = env.rundir.join(dir);
+            if inside && path.is_dir() {
+                env.rundir = path;
+            } else {
+                log::warn!(target: "vhost", "vhost-sock-dir \"{dir}\" is no directory inside of {}", env.rundir.display());
+            }
+        }
+        env
+    }
+
     fn open_device(&self, dp_kind: &str, i: &IfaceSpec) -> Result<Arc<dyn Device>, String> {
         let class = self.class_of(dp_kind, &i.kind);
-        self.registry.open(&class, &i.name, &i.options, &self.env).map_err(|e| match e {
+        self.registry.open(&class, &i.name, &i.options, &self.env_of(&class)).map_err(|e| match e {
             DeviceError::UnknownKind(_) if class == "system" => {
                 format!("could not open network device {} (No such device)", i.name)
             }

@@ -122,7 +122,7 @@ fn guests_talk_and_come_back() {
     drop((a, b));
     lan.wait_link("v0", "down");
     lan.wait_link("v1", "down");
-    wait_until("the end of the connection", 20, || lan.status("v1", "status") == "disconnected");
+    wait_until("the end of the connection", 20, || lan.status("v0", "status") == "disconnected");
     wait_until("one queue", 20, || lan.queues("v0") == [(0, false)]);
     let (mut a, mut b) = (lan.connect(0, 1), waiting.accept(1));
     a.set_up(|_| true);
@@ -155,7 +155,15 @@ fn settings_that_are_wrong_are_told() {
     wait_until("the error", 20, || lan.env.value("Interface", "v0", "error").contains("tx-retries-max"));
     lan.env.vsctl("set Interface v0 options:tx-retries-max=0");
     wait_until("no error", 20, || lan.env.value("Interface", "v0", "error") == "[]");
-    lan.env.healthy(&["tx-retries-max"]);
+    // Sockets elsewhere in the run directory; nowhere else.
+    std::fs::create_dir(lan.env.path("guests")).unwrap();
+    for (dir, socket) in [("guests", "guests/s0"), ("nowhere", "s1"), ("guests/../..", "s2")] {
+        lan.env.vsctl(&format!("set Open_vSwitch . other_config:vhost-sock-dir={dir}"));
+        let name = &socket[socket.len() - 2..];
+        lan.env.vsctl(&format!("add-port {} {name} -- set Interface {name} type=dpdkvhostuser", lan.bridge));
+        assert!(lan.env.path(socket).exists(), "{socket}");
+    }
+    lan.env.healthy(&["tx-retries-max", "vhost-sock-dir"]);
 }
 
 // A file that is shortened under the switch costs its owner the connection, and nobody else anything.
