@@ -209,3 +209,25 @@ fn a_chain_shorter_than_the_packet_is_followed_by_others_if_mergeable() {
         used.iter().enumerate().flat_map(|(i, n)| memory.read(at + i as u64 * 400, *n as usize)).collect();
     assert_eq!((&whole[..12], &whole[12..]), (&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0][..], &bytes(400, 1)[..]));
 }
+
+#[test]
+fn pages_that_are_written_are_logged_and_no_others() {
+    for bits in [feature::MRG_RXBUF, feature::RING_PACKED | feature::VERSION_1] {
+        let memory = Arc::new(Memory::new(2, 0x8000));
+        let mut driver = Driver::new(memory.clone(), Features(bits | feature::LOG_ALL), 8, 0);
+        let mut ring = driver.tx(&Arc::new(Counts::default()));
+        let [desc, _, used] = driver.places();
+        // Across two pages, which is also where one region ends and the next begins.
+        let end = memory.end() - 0x8000;
+        driver.offer(&[(end - 100, 2000)], true, false).unwrap();
+        driver.offer(&[(end + 0x3000, 2000)], true, false).unwrap();
+        driver.publish();
+        assert!(!memory.logged(end - 100) && !memory.logged(end));
+        assert_eq!(send(&mut ring, &[bytes(500, 1)]), (1, 0));
+        assert!(memory.logged(end - 100) && memory.logged(end), "the payload");
+        assert!(memory.logged(if driver.packed() { desc } else { used }), "what was used");
+        for clean in [end - 0x2000, end + 0x1000, end + 0x3000] {
+            assert!(!memory.logged(clean), "{clean:#x} was not written");
+        }
+    }
+}
