@@ -28,10 +28,12 @@ pub enum Fault {
     FrameTooLong,
     /// The parts of the ring are not aligned, or its size is none.
     Shape,
+    /// What is to be written to interrupt the guest could block its writer.
+    CallFile,
 }
 
 impl Fault {
-    pub const ALL: [Fault; 11] = [
+    pub const ALL: [Fault; 12] = [
         Fault::IndexJump,
         Fault::NoDescriptor,
         Fault::ChainTooLong,
@@ -43,6 +45,7 @@ impl Fault {
         Fault::Direction,
         Fault::FrameTooLong,
         Fault::Shape,
+        Fault::CallFile,
     ];
 
     /// As a port's status says it.
@@ -59,6 +62,7 @@ impl Fault {
             Fault::Direction => "buffer with wrong direction",
             Fault::FrameTooLong => "frame too long",
             Fault::Shape => "bad ring layout",
+            Fault::CallFile => "call descriptor is not an event",
         }
     }
 

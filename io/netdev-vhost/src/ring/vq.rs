@@ -4,6 +4,8 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use rustix::fs::{FileType, OFlags};
+
 use super::counts::{Counts, Fault};
 use super::desc::{Head, Taken};
 use super::features::{Features, feature};
@@ -12,6 +14,9 @@ use super::split::Split;
 
 /// Places in a ring at most (2.7, 2.8).
 pub const MAX_SIZE: u32 = 32768;
+
+/// The bits of a file's mode that are its type.
+const TYPE_BITS: u32 = 0o170_000;
 
 /// Where the parts of a ring are in our address space.
 #[derive(Clone, Copy, Debug)]
@@ -83,6 +88,9 @@ impl Vq {
         if !placed || !sized {
             return Err(Fault::Shape);
         }
+        if let Some(call) = &setup.call {
+            never_blocks(call)?;
+        }
         if packed {
             let place = |base: u16| u32::from(base & 0x7fff) < setup.size;
             if !place(setup.base.avail) || !place(setup.base.used) {
@@ -95,6 +103,20 @@ impl Vq {
             Ok(Vq::Split(unsafe { Split::new(setup) }))
         }
     }
+}
+
+/// Makes sure that a worker that interrupts the guest is not held: an event whose count is full would, and so would
+/// a file that the front end serves itself.
+fn never_blocks(call: &OwnedFd) -> Result<(), Fault> {
+    let stat = rustix::fs::fstat(call).map_err(|_| Fault::CallFile)?;
+    // Events are files of no type.
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::Fifo | FileType::Socket => {}
+        _ if stat.st_mode & TYPE_BITS == 0 => {}
+        _ => return Err(Fault::CallFile),
+    }
+    let flags = rustix::fs::fcntl_getfl(call).map_err(|_| Fault::CallFile)?;
+    rustix::fs::fcntl_setfl(call, flags | OFlags::NONBLOCK).map_err(|_| Fault::CallFile)
 }
 
 /// What differs between the layouts. A ring's user takes buffers, fills or empties them, returns all of them in

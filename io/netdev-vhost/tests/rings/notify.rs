@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use fv_netdev_vhost::ring::{Counts, Features, RxRing, feature};
+use fv_netdev_vhost::ring::{Counts, Fault, Features, RxRing, feature};
 use fv_packet::Batch;
 use proptest::prelude::*;
 use rustix::event::{EventfdFlags, eventfd};
@@ -128,4 +128,25 @@ fn kicks_are_asked_for_only_when_wanted() {
             assert!(!g.driver.must_kick());
         }
     }
+}
+
+/// Front ends that share the event can fill it, or hand over a file of their own that takes no bytes.
+#[test]
+fn nobody_waits_for_the_guest_to_take_its_interrupts() {
+    let mut g = guest(bits(false, false), 8, 0);
+    let full = Arc::new(eventfd(0, EventfdFlags::empty()).unwrap());
+    rustix::io::write(&full, &(u64::MAX - 1).to_ne_bytes()).unwrap();
+    let mut setup = g.driver.setup(&g.counts);
+    setup.call = Some(full);
+    // SAFETY: the parts are inside of the guest's memory, which the map keeps.
+    g.ring = unsafe { RxRing::new(setup, g.driver.memory.map(false)) }.unwrap();
+    g.driver.want_calls(true);
+    g.offer(&[1]);
+    assert_eq!((g.receive(), g.counts.calls.load(Relaxed)), (1, 1));
+
+    let mut setup = g.driver.setup(&g.counts);
+    setup.call = Some(Arc::new(std::fs::File::open("/dev/zero").unwrap().into()));
+    // SAFETY: as above.
+    let ring = unsafe { RxRing::new(setup, g.driver.memory.map(false)) };
+    assert!(matches!(ring, Err(Fault::CallFile)));
 }
