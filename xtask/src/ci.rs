@@ -102,9 +102,12 @@ const LONG: &[Long] = &[
 /// The same tests with the limits lifted: more cases, more seeds, more time. `long WORD` runs those whose
 /// name or package has the word.
 pub fn long(args: &[String]) -> Result<()> {
-    build()?;
     let wanted = |l: &&Long| args.first().is_none_or(|w| l.0.contains(w.as_str()) || l.1.contains(w.as_str()));
     let parts: Vec<&Long> = LONG.iter().filter(wanted).collect();
+    // These drive the built daemon.
+    if parts.iter().any(|l| ["fv-scenarios", "fv-differential"].contains(&l.1)) {
+        step("build", build)?;
+    }
     let mut summary = Vec::new();
     for (n, (what, package, targets)) in parts.iter().enumerate() {
         println!("== {}/{}: {what} ({package})", n + 1, parts.len());
