@@ -15,6 +15,7 @@ use fv_openflow::msg::flow::{FlowRemoved, FlowRemovedReason};
 use fv_openflow::msg::stats::Desc;
 use fv_openflow::{Actions, VersionSet};
 
+use crate::commit::Committing;
 use crate::conn::{ConnId, Conns};
 use crate::flow_mod::Step;
 use crate::group::Groups;
@@ -114,6 +115,8 @@ pub struct Ofproto {
     /// The flow that forwards everything while no controller is configured or fail-open is on.
     fail_open: Option<RuleRef>,
     pub(crate) conns: Conns,
+    /// A large bundle that is being prepared.
+    pub(crate) committing: Option<Box<Committing>>,
     pub(crate) next_port: u32,
     /// Flows looked at since the turn last asked, so that a message counts for what it costs.
     pub(crate) looked_at: Cell<usize>,
@@ -147,6 +150,7 @@ impl Ofproto {
             view_dirty: true,
             fail_open: None,
             conns: Conns::default(),
+            committing: None,
             next_port: 0,
             looked_at: Cell::new(0),
             settings: Settings::default(),
@@ -226,6 +230,9 @@ impl Ofproto {
 
     /// Makes all flow changes visible to lookups at once, and reports what was deleted.
     pub fn commit(&mut self, host: &mut dyn Host) {
+        if self.committing.is_some() {
+            return;
+        }
         if !self.removed.is_empty() {
             // Their last packets count.
             host.pull_stats(self.id);
@@ -300,7 +307,7 @@ impl Ofproto {
                 self.arm(&r);
             }
         }
-        if self.settings.flow_restore_wait {
+        if self.settings.flow_restore_wait || self.committing.is_some() {
             return None;
         }
         let mut due = Vec::new();
@@ -334,6 +341,7 @@ impl Ofproto {
 
     /// Deletes every flow that is not the switch's own, without reports, and puts the default flow back.
     pub fn flush_flows(&mut self, now: Nanos) {
+        self.complete_commit();
         let v = self.pending_version();
         let mut steps = Vec::new();
         let all: Vec<RuleRef> = self.tables.visible().flat_map(|(_, t)| t.cls.rules(v)).collect();
@@ -356,6 +364,7 @@ impl Ofproto {
     }
 
     fn add_normal(&mut self, priority: i32, now: Nanos) -> RuleRef {
+        self.complete_commit();
         let actions = Arc::new(Actions(vec![Action::output(OfPort::NORMAL)]));
         let rule = Rule::new(0, 0, actions, now);
         let rule = Arc::new(ClsRule::new(MiniMatch::new(&Match::default()), priority, rule));
@@ -371,6 +380,7 @@ impl Ofproto {
             (true, None) => self.fail_open = Some(self.add_normal(crate::rule::FAIL_OPEN_PRIORITY, now)),
             (true, kept) => self.fail_open = kept,
             (false, Some(r)) => {
+                self.complete_commit();
                 let mut steps = Vec::new();
                 self.remove_step(r, None, &mut steps);
                 self.finish(now, steps);

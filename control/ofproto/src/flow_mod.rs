@@ -78,6 +78,7 @@ impl Ofproto {
 
     /// Carries out a flow-mod. It is visible to lookups after the next [`Ofproto::commit`].
     pub fn flow_mod(&mut self, now: Nanos, fm: &FlowMod) -> Result<(), OfError> {
+        self.complete_commit();
         let tables = self.tables.clone();
         let _changing = tables.changing();
         let mut steps = Vec::new();
@@ -100,6 +101,7 @@ impl Ofproto {
         now: Nanos,
         changes: impl Iterator<Item = ChangeRef<'a>>,
     ) -> Result<(), (usize, OfError)> {
+        self.complete_commit();
         let tables = self.tables.clone();
         let _changing = tables.changing();
         let mut steps = Vec::new();

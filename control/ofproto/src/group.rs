@@ -153,6 +153,7 @@ impl Ofproto {
 
     /// Carries out a group-mod. It is visible to lookups after the next publication of the view.
     pub fn group_mod(&mut self, now: Nanos, m: &GroupMod) -> Result<(), OfError> {
+        self.complete_commit();
         let mut steps = Vec::new();
         let r = self.group_mod_start(now, m, &mut steps);
         match r {

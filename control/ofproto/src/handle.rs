@@ -124,7 +124,7 @@ impl Ofproto {
             }
             Body::BundleControl(b) => {
                 let outcome = c.bundles.control(&b, frame, now)?;
-                self.bundle(c, xid, outcome, now, host)
+                self.bundle(c, xid, frame, outcome, now, host)
             }
             Body::BundleAdd(mut b) => {
                 reject_secondary(c)?;
@@ -260,6 +260,7 @@ impl Ofproto {
         &mut self,
         c: &mut Connection,
         xid: u32,
+        frame: &[u8],
         o: Outcome,
         now: Nanos,
         host: &mut dyn Host,
@@ -268,6 +269,11 @@ impl Ofproto {
             Outcome::Reply(r) => r,
             Outcome::Commit(commit, r) => {
                 reject_secondary(c)?;
+                if Self::is_large(&commit) {
+                    self.commit(host);
+                    self.begin_commit(c, xid, frame, commit, r, now);
+                    return Ok(());
+                }
                 self.carry_out(c, xid, &commit, now, host)?;
                 r
             }
@@ -531,7 +537,7 @@ impl Ofproto {
 }
 
 /// By its type: most messages of a bundle are such.
-fn is_flow_mod(message: &[u8]) -> bool {
+pub(crate) fn is_flow_mod(message: &[u8]) -> bool {
     message.get(1) == Some(&14)
 }
 
@@ -542,7 +548,7 @@ fn reject_secondary(c: &Connection) -> Result<(), OfError> {
 /// What a flow-mod of a connection means in its version, its actions checked against its match. The
 /// counters of a flow that is added over another start anew in OpenFlow 1.0, and in 1.1 also those
 /// of modified ones; later versions say so by a flag.
-fn prepared(mut fm: FlowMod, v: Option<Version>) -> Result<FlowMod, OfError> {
+pub(crate) fn prepared(mut fm: FlowMod, v: Option<Version>) -> Result<FlowMod, OfError> {
     let version = v.unwrap_or(Version::V10);
     let resets = match version {
         Version::V10 => fm.command == FlowModCommand::Add,

@@ -195,7 +195,7 @@ fn learns(actions: &Actions, f: &mut impl FnMut(Family, bool, bool)) {
 impl Ofproto {
     /// Makes the flows that packets have taught; they are visible when it returns.
     pub fn make_learned(&mut self, host: &mut dyn Host) {
-        if !self.tables.has_learned() {
+        if !self.tables.has_learned() || self.committing.is_some() {
             return;
         }
         let added = std::mem::take(&mut *self.tables.learned.added.lock());

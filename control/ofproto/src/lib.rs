@@ -5,6 +5,7 @@
 
 mod bridge;
 mod bundle;
+mod commit;
 pub mod conn;
 mod dp_hash;
 pub mod dump;

@@ -3,6 +3,7 @@
 use fv_core::Nanos;
 
 use crate::bridge::Ofproto;
+use crate::commit::PORTION as COMMIT_PORTION;
 use crate::conn::{Closed, ConnId, Connection, ControllerSpec, Kind};
 use crate::host::Host;
 use crate::packet_in::PacketInJob;
@@ -27,12 +28,15 @@ impl Ofproto {
     /// Serves about `budget` messages of all connections together, or fewer long ones; expires flows,
     /// and publishes what changed.
     pub fn turn(&mut self, now: Nanos, budget: usize, host: &mut dyn Host) -> Turn {
+        if self.continue_commit(COMMIT_PORTION) {
+            return self.turn_meanwhile(now);
+        }
         self.make_learned(host);
         let mut left = budget;
         let n = self.conns.len();
         let mut at = self.conns.turn.checked_rem(n).unwrap_or(0);
         let mut idle_in_a_row = 0;
-        while idle_in_a_row < n && left > 0 {
+        while idle_in_a_row < n && left > 0 && self.committing.is_none() {
             idle_in_a_row += 1;
             if let Some(mut c) = self.conns.take(at) {
                 let cost = self.serve(&mut c, PORTION.min(left), now, host);
@@ -47,6 +51,9 @@ impl Ofproto {
         }
         // Whom the budget did not reach comes first next time.
         self.conns.turn = at;
+        if self.committing.is_some() {
+            return self.turn_meanwhile(now);
+        }
         self.commit(host);
         let next = self.expire(now, host);
         let tick = self.tick(now);
@@ -62,10 +69,16 @@ impl Ofproto {
         Turn { more, next: [next, tick].into_iter().flatten().min() }
     }
 
+    /// While a bundle is being prepared only echo requests are answered.
+    fn turn_meanwhile(&mut self, now: Nanos) -> Turn {
+        self.conns.answer_echoes(now);
+        Turn { more: true, next: self.conns.tick(now) }
+    }
+
     /// What it cost, in messages.
     fn serve(&mut self, c: &mut Connection, portion: usize, now: Nanos, host: &mut dyn Host) -> usize {
         let mut cost = if c.continue_dump() { PART_COST } else { 0 };
-        while cost < portion {
+        while cost < portion && self.committing.is_none() {
             let Some(m) = c.next_message(now) else { break };
             self.handle(c, m, now, host);
             cost += 1 + self.looked_at.take() / FLOWS_PER_MESSAGE;

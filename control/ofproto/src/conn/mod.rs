@@ -33,6 +33,9 @@ pub const TX_HIGH: usize = 1 << 20;
 /// With more bytes than this unread by the peer, it is disconnected.
 pub const TX_MAX: usize = 16 << 20;
 const HEADER_LEN: usize = 8;
+/// Message types.
+const ECHO_REQUEST: u8 = 2;
+const ECHO_REPLY: u8 = 3;
 /// How long an unconfirmed controller must stay connected to count as accepting this switch.
 const ADMISSION: Nanos = Nanos::from_secs(30);
 
@@ -272,6 +275,22 @@ impl Connection {
             }
         }
         None
+    }
+
+    /// Answers echo requests, as far as nothing else is before them.
+    pub(crate) fn answer_echoes(&mut self, now: Nanos) {
+        while let Some(v) = self.version
+            && self.is_up()
+            && self.tx.len() < TX_HIGH
+            && matches!(self.rx[self.rx_at..], [version, ECHO_REQUEST | ECHO_REPLY, ..] if version == v.wire())
+        {
+            let Some(frame) = self.next_frame() else { break };
+            self.copy(&frame);
+            if let Ok(Message { xid, body: Body::EchoRequest(data), .. }) = wire::decode(&frame, false) {
+                self.reply(xid, Body::EchoReply(data));
+            }
+            self.last_heard = now;
+        }
     }
 
     /// Whether `next_message` could have something now.

@@ -239,6 +239,11 @@ impl Conns {
         }
     }
 
+    /// What needs nothing of the bridge.
+    pub(crate) fn answer_echoes(&mut self, now: Nanos) {
+        self.iter_mut().for_each(|c| c.answer_echoes(now));
+    }
+
     /// Timers of all connections; the earliest time of the next.
     pub(crate) fn tick(&mut self, now: Nanos) -> Option<Nanos> {
         self.iter_mut()

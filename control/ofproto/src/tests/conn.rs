@@ -2,6 +2,7 @@
 
 use fv_core::OfPort;
 use fv_flow::Match;
+use fv_openflow::msg::bundle::{BUNDLE_ATOMIC, BundleAdd, BundleControl, BundleControlKind};
 use fv_openflow::msg::codec::{DecodeCx, RawHeader};
 use fv_openflow::msg::flow::{FlowMod, FlowModCommand, FlowModFlags, FlowStatsRequest};
 use fv_openflow::msg::packet::{PacketIn, PacketInReason};
@@ -591,5 +592,68 @@ fn tables_tell_how_full_they_are() {
     n.ask(c, v, Body::TableMod(TableMod { vacancy: Some(Vacancy::default()), ..m }));
     for i in 1..=9 {
         assert_eq!(n.ask(c, v, flow(i, FlowModCommand::Add)), []);
+    }
+}
+
+/// A large bundle: prepared in portions between which echo requests are answered and nothing of it is
+/// seen, then all of it at once, or nothing.
+#[test]
+fn a_large_bundle_is_prepared_in_portions() {
+    const FLOWS: u16 = 6000;
+    let v = Version::V14;
+    let control = |kind| Body::BundleControl(BundleControl { bundle_id: 1, kind, flags: BUNDLE_ATOMIC });
+    for (bad, interrupt) in [(false, false), (true, false), (false, true)] {
+        let mut n = Net::new();
+        let (bulk, other) = (n.open(Kind::Service, v), n.open(Kind::Service, v));
+        n.ask(bulk, v, control(BundleControlKind::OpenRequest));
+        for i in 0..FLOWS {
+            let mut body = add_flow(i);
+            if let (Body::FlowMod(fm), true) = (&mut body, bad && i == FLOWS - 1) {
+                fm.actions = Actions(vec![Action::Group(9)]);
+            }
+            let msg = Message::new(v, 7, body);
+            n.send(bulk, v, Body::BundleAdd(Box::new(BundleAdd { bundle_id: 1, flags: BUNDLE_ATOMIC, msg })));
+            if i % 500 == 0 {
+                n.turn();
+            }
+        }
+        n.turn();
+        n.send(bulk, v, control(BundleControlKind::CommitRequest));
+        n.send(other, v, Body::EchoRequest(vec![1]));
+        n.send(other, v, Body::BarrierRequest);
+        let visible =
+            |n: &Net| n.o.tables().visible().map(|(_, t)| t.cls.rules(n.o.tables().version()).len()).sum::<usize>();
+        let (mut turns, mut echoes, mut barrier_at) = (0, 0, None);
+        while n.o.turn(n.now, 100, &mut n.host).more || barrier_at.is_none() {
+            turns += 1;
+            assert!(turns < 1000);
+            for m in n.read(other) {
+                match m.body {
+                    Body::EchoReply(_) => {
+                        echoes += 1;
+                        n.send(other, v, Body::EchoRequest(vec![1]));
+                    }
+                    Body::BarrierReply => barrier_at = Some(visible(&n)),
+                    b => panic!("{b:?}"),
+                }
+            }
+            if barrier_at.is_none() {
+                assert_eq!(visible(&n), 0, "turn {turns}");
+            }
+            if interrupt && turns == 3 {
+                n.o.flow_mod(n.now, &FlowMod { table: 5, ..FlowMod::default() }).unwrap();
+            }
+        }
+        let all: usize = if bad { 0 } else { FLOWS.into() };
+        assert_eq!(visible(&n), all + usize::from(interrupt));
+        assert!(interrupt || turns >= 10 && echoes >= 1, "{turns} {echoes}");
+        let answers: Vec<Body> = n.read(bulk).into_iter().map(|m| m.body).collect();
+        if bad {
+            let errors: Vec<_> = answers.iter().map(|b| error_of(std::slice::from_ref(b))).collect();
+            assert_eq!(errors, [Some(OfError::BacBadOutGroup), Some(OfError::BfcMsgFailed)]);
+        } else {
+            let reply = BundleControl { bundle_id: 1, kind: BundleControlKind::CommitReply, flags: 0 };
+            assert_eq!(answers, [Body::BundleControl(reply)]);
+        }
     }
 }
