@@ -1,6 +1,6 @@
 //! Flow-mods: changes to the tables that become visible together or not at all.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fv_classifier::{ClsRule, Conjunction, MiniMatch, Version};
@@ -244,7 +244,7 @@ impl Ofproto {
         if fields.is_empty() {
             return first(&mut { can_go });
         }
-        let mut groups: HashMap<Vec<u128>, Vec<((u16, Nanos), RuleRef)>> = HashMap::new();
+        let mut groups: BTreeMap<Vec<u128>, Vec<((u16, Nanos), RuleRef)>> = BTreeMap::new();
         for (k, r) in can_go {
             let key = r.matches().expand().key;
             groups.entry(fields.iter().map(|f| f.read(&key)).collect()).or_default().push((k, r));

@@ -86,7 +86,10 @@ fn full_tables() {
         s += "ofctl -O OpenFlow14 --bundle add-flow br0 table=3,priority=20,in_port=1,importance=20,actions=3\n";
         s += "ofctl -O OpenFlow14 mod-table br0 3 evict\nofctl -O OpenFlow14 add-flow br0 table=3,priority=21,actions=1\n";
         s += "~ ofctl -O OpenFlow14 dump-flows br0 table=3\nofctl -O OpenFlow14 mod-table br0 3 noevict\n";
-        s += "ofctl -O OpenFlow14 add-flow br0 table=3,priority=22,actions=1\n~ ofctl -O OpenFlow14 dump-flows br0 table=3\n";
+        // Of groups of one size any may lose a flow.
+        if !table.contains("groups") {
+            s += "ofctl -O OpenFlow14 add-flow br0 table=3,priority=22,actions=1\n~ ofctl -O OpenFlow14 dump-flows br0 table=3\n";
+        }
     }
     same(&with_bridge(&s));
 }
