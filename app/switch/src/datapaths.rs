@@ -14,6 +14,7 @@ use fv_ofproto::packet_in::PacketInQueue;
 use fv_ofproto::view::{BridgeId, BridgeView, SharedView, View};
 use fv_rpc::Waker;
 use fv_slowpath::{Config, Slowpath};
+use fv_tunnel::Tunnels;
 
 use crate::latency::{LatencyHold, Mode};
 use crate::offload::{Driver, Offload};
@@ -32,6 +33,7 @@ pub struct DpInst {
     views: BTreeMap<BridgeId, Arc<BridgeView>>,
     /// What translation may use.
     pub features: DpFeatures,
+    pub tunnels: Tunnels,
     /// What the datapath has been given.
     meters: Vec<Arc<Meters>>,
     seq: u64,
@@ -50,7 +52,11 @@ impl DpInst {
     pub fn publish(&mut self) {
         self.seq += 1;
         self.set_meters();
-        let view = View { features: self.features, ..View::of(self.views.values().cloned(), self.seq) };
+        let view = View {
+            features: self.features,
+            tunnels: self.tunnels.clone(),
+            ..View::of(self.views.values().cloned(), self.seq)
+        };
         let guarded = view.bridges.values().any(|b| b.ports.values().any(|p| p.monitor.is_some()));
         self.view.store(Arc::new(view));
         self.slowpath.model_changed();
@@ -144,6 +150,7 @@ impl Datapaths {
             threads,
             views: BTreeMap::new(),
             features: DpFeatures::default(),
+            tunnels: Tunnels::default(),
             meters: Vec::new(),
             seq: 0,
         };

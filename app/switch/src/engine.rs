@@ -7,6 +7,7 @@ use std::sync::Arc;
 use fv_classifier::PrefixField;
 use fv_config::{BridgeSpec, ControllerSpec, FailMode, Globals, IfaceSpec, PortSpec, Targets};
 use fv_core::{Clock, Nanos, OfPort};
+use fv_dpif::TunnelKind;
 use fv_l2::MonitorRef;
 use fv_netdev::{Device, DeviceError, Env, Registry};
 use fv_ofproto::packet_in::PacketInQueue;
@@ -50,6 +51,7 @@ pub struct Engine {
     pub tls: fv_rpc::Tls,
     next_id: u32,
     globals: Globals,
+    pub tunnels: crate::tunnels::TunnelState,
     /// `system` was said to be served by the userspace datapath.
     told_system: bool,
     /// Removed bridges' ids whose views must go.
@@ -85,6 +87,7 @@ impl Engine {
             tls,
             next_id: 0,
             globals: Globals::default(),
+            tunnels: Default::default(),
             told_system: false,
             port_numbers: BTreeMap::new(),
         }
@@ -124,6 +127,7 @@ impl Engine {
     pub fn iface_types(&self) -> Vec<String> {
         let mut v: Vec<String> = self.registry.kinds().map(str::to_string).collect();
         v.push("patch".into());
+        v.extend(TunnelKind::ALL.iter().map(|k| k.name().to_string()));
         v.sort();
         v.dedup();
         v
@@ -184,6 +188,7 @@ impl Engine {
             name: i.name.clone(),
             peer,
             is_internal: i.kind == "internal",
+            tunnel: i.tunnel.clone(),
             ..OfPortSpec::default()
         };
         match &i.device {
@@ -306,6 +311,12 @@ impl Engine {
         let Some(p) = self.world.bridges.get_mut(&id) else { return };
         let Some(i) = p.ifaces.remove(name) else { return };
         let kind = p.dp_kind.clone();
+        if let (Some(_), Some(port)) = (&i.tunnel, i.dp_port) {
+            if let Some(inst) = self.world.dps.find(&kind) {
+                inst.slowpath.patch.forget(id, i.ofp);
+            }
+            return self.release_vport(&kind, port);
+        }
         if let Some(inst) = self.world.dps.find(&kind) {
             i.dp_port.into_iter().for_each(|port| inst.overlay.detach(port));
             match i.dp_port.map(|port| inst.dp.del_port(port)) {
@@ -502,11 +513,18 @@ impl Targets for Engine {
         let b = self.bridges.get(bridge).ok_or("no such bridge")?;
         let id = b.of.id();
         let kind = self.world.kind_of(id).ok_or("no such bridge")?.to_string();
-        let (device, peer) =
-            if i.kind == "patch" { (None, Some(patch_peer(i)?)) } else { (Some(self.open_device(&kind, i)?), None) };
+        let tunnel = TunnelKind::by_name(&i.kind).map(|k| self.tunnel_config(i, k)).transpose()?;
+        let (device, peer) = if tunnel.is_some() {
+            (None, None)
+        } else if i.kind == "patch" {
+            (None, Some(patch_peer(i)?))
+        } else {
+            (Some(self.open_device(&kind, i)?), None)
+        };
         if let Some(d) = &device {
             configure_device(d.as_ref(), i)?;
         }
+        let vport = tunnel.as_ref().map(|t| self.acquire_vport(&kind, &i.name, t)).transpose()?;
         let b = self.bridges.get_mut(bridge).ok_or("no such bridge")?;
         let ofp = if i.name == bridge {
             OfPort::LOCAL
@@ -526,17 +544,19 @@ impl Targets for Engine {
         };
         let inst = self.world.dps.find(&kind).ok_or("no such datapath")?;
         let dp_port = match &device {
-            None => None,
+            None => vport,
             Some(d) => Some(
                 inst.dp
                     .add_port(d.clone(), None)
                     .map_err(|e| format!("could not add network device {} to ofproto ({e})", i.name))?,
             ),
         };
-        configure_port(&inst.dp, dp_port, i);
-        dp_port.into_iter().for_each(|port| inst.attach(port, i));
-        let mut iface =
-            Iface { name: i.name.clone(), kind: i.kind.clone(), ofp, device, dp_port, peer, ..Iface::default() };
+        if tunnel.is_none() {
+            configure_port(&inst.dp, dp_port, i);
+            dp_port.into_iter().for_each(|port| inst.attach(port, i));
+        }
+        let (name, kind) = (i.name.clone(), i.kind.clone());
+        let mut iface = Iface { name, kind, ofp, device, dp_port, peer, tunnel, ..Iface::default() };
         crate::protocols::configure(&mut iface, i, self.clock.now());
         if let Some(p) = self.world.bridges.get_mut(&id) {
             p.ifaces.insert(i.name.clone(), iface);
@@ -558,6 +578,10 @@ impl Targets for Engine {
                 x.peer = Some(peer);
             }
             return Ok(());
+        }
+        if let Some(t) = TunnelKind::by_name(&i.kind) {
+            let config = self.tunnel_config(i, t)?;
+            return self.update_tunnel(id, &kind, &i.name, config);
         }
         let Some(x) = self.world.bridges.get(&id).and_then(|p| p.ifaces.get(&i.name)) else { return Ok(()) };
         let Some(d) = &x.device else { return Ok(()) };
@@ -617,6 +641,8 @@ impl Targets for Engine {
             ifaces.iter().for_each(|i| self.refresh_port(name, i));
             self.set_bundles(name);
         }
+        self.set_tunnels();
+        self.refresh_tunnels(self.clock.now());
         self.commit_all();
     }
 }
@@ -802,7 +828,7 @@ fn random_mac() -> [u8; 6] {
 }
 
 /// A patch port has no device to ask; its address only has to be stable and local.
-fn patch_mac(name: &str) -> [u8; 6] {
+pub fn patch_mac(name: &str) -> [u8; 6] {
     let h = name.bytes().fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
     let b = h.to_be_bytes();
     [b[0] & 0xfc | 0x02, b[1], b[2], b[3], b[4], b[5]]

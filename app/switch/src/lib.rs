@@ -5,6 +5,7 @@ mod datapaths;
 mod db;
 mod embedded;
 mod engine;
+mod hostroutes;
 mod hoststats;
 mod latency;
 mod offload;
@@ -16,7 +17,9 @@ mod protocols;
 mod report;
 mod run;
 mod threads;
+mod tunnels;
 mod vhost;
+mod vport;
 mod world;
 
 pub use options::{DummyMode, SslOptions, SwitchOptions};

@@ -182,7 +182,10 @@ fn status(e: &Engine, applied: &Applied, r: &mut Report<'_>) {
                 }
                 None => {
                     r.set_opt("Interface", row, "error", i.warning.clone().map(Datum::string));
-                    if e.world.find_iface(name).is_some() {
+                    if let Some((_, x)) = e.world.find_iface(name) {
+                        if x.tunnel.is_some() {
+                            tunnel(e, row, x, r);
+                        }
                         r.set("Interface", row, "admin_state", Datum::string("up"));
                         r.set("Interface", row, "link_state", Datum::string("up"));
                     }
@@ -190,6 +193,20 @@ fn status(e: &Engine, applied: &Applied, r: &mut Report<'_>) {
             }
         }
     }
+}
+
+/// A tunnel's address is one of its own; its status tells where packets leave.
+fn tunnel(e: &Engine, row: Uuid, i: &crate::world::Iface, r: &mut Report<'_>) {
+    r.set_opt("Interface", row, "mac_in_use", Some(Datum::string(mac_text(crate::engine::patch_mac(&i.name)))));
+    let remote = i.tunnel.as_ref().and_then(|t| t.remote.fixed());
+    let mark = i.tunnel.as_ref().and_then(|t| t.egress_pkt_mark).unwrap_or(0);
+    let route = remote.and_then(|a| e.tunnels.net.routes.read().lookup(mark, a));
+    let status = route.map(|f| {
+        let up = e.world.device(&f.device).is_none_or(|d| d.status().link_up);
+        let carrier = if up { "up" } else { "down" };
+        [("tunnel_egress_iface".to_string(), f.device), ("tunnel_egress_iface_carrier".into(), carrier.into())]
+    });
+    r.set("Interface", row, "status", Datum::string_map(status.into_iter().flatten()));
 }
 
 fn device(row: Uuid, s: &DeviceStatus, r: &mut Report<'_>) {

@@ -289,6 +289,7 @@ impl Switch {
                 self.status_due = true;
             }
             e.expire(now);
+            e.refresh_tunnels(now);
             e.world.dps.measure(now);
             if self.host_changed(now) && self.applied.next_retry().is_some() {
                 self.applied.retry_now();

@@ -30,6 +30,8 @@ pub struct Iface {
     pub dp_port: Option<DpPort>,
     /// Name of the other end of a patch port.
     pub peer: Option<String>,
+    /// What makes it a tunnel port; `dp_port` is shared then.
+    pub tunnel: Option<Arc<fv_tunnel::Config>>,
     /// The device's sequence number when its status was last taken over.
     pub seen_seq: u64,
     /// What guards the port, once something has.
@@ -134,6 +136,10 @@ impl World {
         let dp_port = view.bridges.get(&bridge).and_then(|b| b.ports.get(&of_port)).and_then(|p| p.dp_port);
         let meta = packet.meta_mut();
         meta.in_port = dp_port.unwrap_or(DpPort::NONE).0;
+        let tunnel = fv_flow::TunnelKey::of_key(&key.dp);
+        if tunnel != fv_flow::TunnelKey::default() {
+            packet.set_side(&tunnel.note());
+        }
         let mut dp_key = fv_flow::extract::extract(
             &mut packet,
             &fv_flow::extract::Extra { vlan_limit: self.dps.vlan_limit, ..Default::default() },

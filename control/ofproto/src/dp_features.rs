@@ -9,10 +9,12 @@ pub struct DpFeatures {
     pub clone: bool,
     /// The datapath can look at a packet's length; else the slow path does.
     pub check_pkt_len: bool,
+    /// Headers of tunnels are ours to put on and take off; else ports of the datapath do it.
+    pub tnl_push_pop: bool,
 }
 
 impl Default for DpFeatures {
     fn default() -> DpFeatures {
-        DpFeatures { trunc: true, clone: true, check_pkt_len: true }
+        DpFeatures { trunc: true, clone: true, check_pkt_len: true, tnl_push_pop: true }
     }
 }

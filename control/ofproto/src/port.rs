@@ -1,5 +1,7 @@
 //! Ports and bundles of a bridge, from plain specifications.
 
+use std::sync::Arc;
+
 use fv_core::{DpPort, Nanos, OfPort};
 use fv_l2::{BfdMatch, MonitorRef};
 use fv_openflow::OfError;
@@ -31,6 +33,7 @@ pub struct PortSpec {
     pub hw_addr: [u8; 6],
     pub peer: Option<(BridgeId, OfPort)>,
     pub is_internal: bool,
+    pub tunnel: Option<Arc<fv_tunnel::Config>>,
     pub mtu: u32,
     pub monitor: Option<MonitorRef>,
     pub bfd: Option<BfdMatch>,
@@ -57,6 +60,7 @@ impl Default for PortSpec {
             hw_addr: [0; 6],
             peer: None,
             is_internal: false,
+            tunnel: None,
             mtu: 1500,
             monitor: None,
             bfd: None,
@@ -99,6 +103,7 @@ impl Port {
         self.view.hw_addr = spec.hw_addr;
         self.view.peer = spec.peer;
         self.view.is_internal = spec.is_internal;
+        self.view.tunnel.clone_from(&spec.tunnel);
         self.view.mtu = spec.mtu;
         self.view.monitor.clone_from(&spec.monitor);
         self.view.bfd = spec.bfd;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use fv_classifier::Version;
 use fv_core::{DpPort, OfPort};
+use fv_flow::DpKey;
 use fv_l2::{BfdMatch, MacTable, MonitorRef, VlanSet};
 use fv_openflow::msg::FragHandling;
 use fv_openflow::msg::port::{PortConfig, PortState};
@@ -32,15 +33,18 @@ pub struct View {
     /// Grows with each publication.
     pub seq: u64,
     pub features: DpFeatures,
+    pub tunnels: fv_tunnel::Tunnels,
 }
 
 impl View {
     /// The view of these bridges.
     pub fn of(bridges: impl IntoIterator<Item = Arc<BridgeView>>, seq: u64) -> View {
         let bridges: HashMap<_, _> = bridges.into_iter().map(|b| (b.id, b)).collect();
-        let by_dp_port =
-            bridges.values().flat_map(|b| b.ports.values().filter_map(|p| Some((p.dp_port?, (b.id, p.ofp))))).collect();
-        View { bridges, by_dp_port, seq, features: DpFeatures::default() }
+        let by_dp_port = bridges
+            .values()
+            .flat_map(|b| b.ports.values().filter_map(|p| Some((p.own_dp_port()?, (b.id, p.ofp)))))
+            .collect();
+        View { bridges, by_dp_port, seq, features: DpFeatures::default(), tunnels: Default::default() }
     }
 
     pub fn bridge(&self, id: BridgeId) -> Option<&Arc<BridgeView>> {
@@ -49,6 +53,14 @@ impl View {
 
     pub fn bridge_by_name(&self, name: &str) -> Option<&Arc<BridgeView>> {
         self.bridges.values().find(|b| b.name == name)
+    }
+
+    /// The bridge and port where a packet with this key enters: a datapath port's, or the tunnel port that its
+    /// metadata means.
+    pub fn origin(&self, key: &DpKey) -> Option<(BridgeId, OfPort)> {
+        let port = DpPort(key.base.in_port);
+        let tunnel = || self.tunnels.endpoints.find(key).map(|(b, p)| (BridgeId(b), p));
+        self.by_dp_port.get(&port).copied().or_else(tunnel)
     }
 
     /// The bridge and port that a packet from a datapath port enters.
@@ -128,6 +140,8 @@ pub struct PortView {
     pub monitor: Option<MonitorRef>,
     /// With a BFD session: which packets are its.
     pub bfd: Option<BfdMatch>,
+    /// What makes it a tunnel port, which shares its datapath port with others.
+    pub tunnel: Option<Arc<fv_tunnel::Config>>,
 }
 
 impl Default for PortView {
@@ -145,6 +159,7 @@ impl Default for PortView {
             mtu: 1500,
             monitor: None,
             bfd: None,
+            tunnel: None,
         }
     }
 }
@@ -153,6 +168,11 @@ impl PortView {
     /// Whether what watches the port may use it: as control last said, and as its protocols say this moment.
     pub fn is_live(&self) -> bool {
         self.state.has(PortState::LIVE) && self.monitor.as_ref().is_none_or(|m| m.0.forwarding())
+    }
+
+    /// The datapath port, unless tunnel ports share it.
+    pub fn own_dp_port(&self) -> Option<DpPort> {
+        self.dp_port.filter(|_| self.tunnel.is_none())
     }
 
     /// Whether the port may be sent to: up by configuration, not told to drop.

@@ -6,6 +6,7 @@
 
 mod changes;
 mod frozen;
+mod held;
 mod limit;
 mod pull;
 pub mod resume;
@@ -33,5 +34,7 @@ fv_core::counters! {
     pub(crate) MISSING = "revalidate_missing_dp_flow",
     pub(crate) UKEY_REPLACED = "handler_duplicate_upcall",
     pub(crate) LEARN_OVERFLOW = "learn_overflow",
+    pub(crate) HELD = "tunnel_packets_held",
+    pub(crate) HELD_SENT = "tunnel_packets_held_sent",
     pub(crate) PACKET_IN_OVERFLOW = "packet_in_overflow",
 }

@@ -78,6 +78,8 @@ pub fn apply(e: &Effect, now: Nanos) -> Applied {
             let o = monitor.receive_bfd(frame, now);
             Applied { forwarding: o.forwarding, for_control: o.forwarding, for_timers: o.hurry }
         }
+        // Packets follow from these, which the slow path sends itself.
+        Effect::AskNeighbour(_) | Effect::NeighbourLearn { .. } => Applied::default(),
     }
 }
 
@@ -121,6 +123,11 @@ pub fn credit(patch: &PatchCounters, credits: &[Credit], delta: &FlowStats, now:
                     done.for_control = true;
                 }
             }
+            Credit::NeighbourUse { net, bridge, ip } => {
+                // Gone is gone: what notices it asks again.
+                net.neighbours.used(bridge, *ip, now);
+            }
+            Credit::NeighbourAgain(_) => {}
             Credit::Group(g, bucket) => g.credit(*bucket, delta.packets, delta.bytes),
             Credit::MacRefresh(e) => {
                 // Pulled late, these packets may be older than a move: they must not take it back.

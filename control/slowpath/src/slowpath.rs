@@ -34,6 +34,7 @@ pub struct Slowpath {
     pub patch: pull::PatchCounters,
     pub(crate) ukeys: Ukeys,
     pub(crate) pending: PendingList,
+    pub(crate) held: crate::held::Held,
     seq: AtomicU64,
     changes: Mutex<Changes>,
     limit: AtomicU64,
@@ -114,6 +115,7 @@ impl Slowpath {
             patch: Default::default(),
             ukeys: Ukeys::default(),
             pending: PendingList::default(),
+            held: Default::default(),
             seq: AtomicU64::new(1),
             changes: Mutex::default(),
             limit: AtomicU64::new(Limit::new(&config).now),
@@ -277,6 +279,7 @@ impl Slowpath {
             self.forget_missing(&mut r);
         }
         self.release_old(&mut r);
+        self.held.expire(now);
         let busy = cpu().saturating_sub(start);
         r.duration = busy;
         let mut limit = Limit { now: self.limit.load(Ordering::Relaxed) };

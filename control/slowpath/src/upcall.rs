@@ -34,7 +34,7 @@ pub(crate) type PendingList = Mutex<Vec<Pending>>;
 
 /// The pipeline's key for a datapath key, and the bridge; None if no bridge has the port.
 pub(crate) fn receive(view: &View, key: &DpKey) -> Option<(BridgeId, FlowKey)> {
-    let (bridge, port) = *view.by_dp_port.get(&fv_core::DpPort(key.base.in_port))?;
+    let (bridge, port) = view.origin(key)?;
     let mut k = FlowKey { dp: *key, ..FlowKey::default() };
     k.dp.base.in_port = port.0;
     Some((bridge, k))
@@ -118,13 +118,23 @@ impl Slowpath {
     }
 
     pub(crate) fn credit(&self, credits: &[Credit], stats: &FlowStats, now: Nanos) {
+        for c in credits {
+            if let Credit::NeighbourAgain(e) = c
+                && stats.packets > 0
+            {
+                self.neighbour(e, now);
+            }
+        }
         self.follow(pull::credit(&self.patch, credits, stats, now));
     }
 
     /// What the packet of a translation does once. True if that changes what packets get.
     pub fn effects(&self, out: &Output, now: Nanos) -> bool {
         let mut done = Applied::default();
-        out.effects.iter().for_each(|e| done |= pull::apply(e, now));
+        for e in &out.effects {
+            self.neighbour(e, now);
+            done |= pull::apply(e, now);
+        }
         self.follow(done);
         done.forwarding
     }
@@ -175,11 +185,17 @@ impl Slowpath {
         }
     }
 
-    fn drop_flow() -> Verdict {
+    /// What comes from nobody's port is dropped by one flow a port; what comes out of nobody's tunnel by one a tunnel.
+    fn drop_flow(key: &DpKey) -> Verdict {
         let mut m = FlowMask::default();
         let b = &mut m.0.dp.base;
         (b.in_port, b.recirc_id, b.dl_type) = (u32::MAX, u32::MAX, u16::MAX.into());
         b.nw_frag = 3;
+        if key.tun.dst != 0 || key.tun.ipv6_dst != [0; 16] {
+            let t = &mut m.0.dp.tun;
+            (t.id, t.src, t.dst) = (u64::MAX.into(), u32::MAX.into(), u32::MAX.into());
+            (t.ipv6_src, t.ipv6_dst) = ([0xff; 16], [0xff; 16]);
+        }
         Verdict::Forward { program: Arc::new(Program::default()), mask: dp_mask(&m), install: true }
     }
 }
@@ -195,7 +211,7 @@ impl UpcallHandler for Slowpath {
         let Some(mut out) = self.translate(&view, key, Some(packet), now) else {
             crate::UNASSOCIATED_PORT.inc();
             return if key.base.recirc_id == 0 {
-                Self::drop_flow()
+                Self::drop_flow(key)
             } else {
                 Verdict::Drop(DropReason::NoRecirculationContext)
             };
@@ -209,7 +225,9 @@ impl UpcallHandler for Slowpath {
         let own = if self.megaflows() { own_mask(&out.mask) } else { exact_mask(key) };
         let mask = with_absent_tags(own);
         let program = dp_program(&out);
-        let install = self.may_install();
+        // While packets wait for a neighbour the next of their flow is to wait, too.
+        let waits = !out.unresolved.is_empty() && self.hold(&out, packet, key, now);
+        let install = !waits && self.may_install();
         let frozen = std::mem::take(&mut out.frozen);
         if install {
             let state = UkeyState {
@@ -259,6 +277,9 @@ impl UpcallHandler for Slowpath {
                 let view = self.view.load();
                 let Some(mut out) = self.translate(&view, key, Some(&packet), now) else { return };
                 self.effects(&out, now);
+                if !out.unresolved.is_empty() {
+                    self.hold(&out, &packet, key, now);
+                }
                 let frozen = std::mem::take(&mut out.frozen);
                 self.dp.execute(packet, key, &out.program);
                 self.release_later(frozen);

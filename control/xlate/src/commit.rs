@@ -74,6 +74,21 @@ fn any<T: PartialEq + Default>(m: &Masked<T>) -> bool {
 }
 
 fn ethernet(flow: &FlowKey, base: &mut FlowKey, mask: &FlowMask, out: &mut Vec<DpAction>) {
+    match (base.misc.packet_type, flow.misc.packet_type) {
+        (0, 1..) => {
+            out.push(DpAction::PopEth);
+            (base.dp.base.dl_src, base.dp.base.dl_dst) = ([0; 6], [0; 6]);
+        }
+        (1.., 0) => {
+            out.push(DpAction::PushEth { src: flow.base.dl_src, dst: flow.base.dl_dst });
+            (base.dp.base.dl_src, base.dp.base.dl_dst) = (flow.base.dl_src, flow.base.dl_dst);
+        }
+        _ => {}
+    }
+    base.dp.misc.packet_type = flow.misc.packet_type;
+    if flow.misc.packet_type != 0 {
+        return;
+    }
     let (f, b, m) = (&flow.base, &mut base.dp.base, &mask.0.base);
     let src = changed(f.dl_src, b.dl_src, m.dl_src);
     let dst = changed(f.dl_dst, b.dl_dst, m.dl_dst);

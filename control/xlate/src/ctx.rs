@@ -1,5 +1,6 @@
 //! What translation starts from, works on, and returns.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use fv_core::{Nanos, OfPort, RecircId};
@@ -13,6 +14,7 @@ use fv_ofproto::{Group, RuleRef, Snapshot, Tables};
 use fv_openflow::action::{Action, Controller};
 use fv_openflow::msg::port::PortConfig;
 use fv_packet::Packet;
+use fv_tunnel::Net;
 
 use crate::trace::{Kind, Node, Tracer};
 
@@ -92,6 +94,15 @@ pub enum Effect {
         tables: Arc<Tables>,
         job: Arc<LearnJob>,
     },
+    /// Asks who has an address that a tunnel's packets go to.
+    AskNeighbour(Arc<AskNeighbour>),
+    /// A packet told who has an address.
+    NeighbourLearn {
+        net: Arc<Net>,
+        bridge: Arc<str>,
+        ip: IpAddr,
+        mac: [u8; 6],
+    },
     MacLearn {
         bridge: BridgeId,
         table: Arc<MacTable>,
@@ -105,6 +116,18 @@ pub enum Effect {
         monitor: Arc<fv_l2::PortMonitor>,
         frame: Vec<u8>,
     },
+}
+
+/// The first hop of a tunnel whose address is not known.
+#[derive(Clone)]
+pub struct AskNeighbour {
+    pub net: Arc<Net>,
+    /// Whose network the neighbour is on.
+    pub bridge: BridgeId,
+    pub bridge_name: String,
+    pub src_mac: [u8; 6],
+    pub src: IpAddr,
+    pub target: IpAddr,
 }
 
 /// What each further packet of the flow counts for.
@@ -134,6 +157,14 @@ pub enum Credit {
     Group(Arc<Group>, Option<usize>),
     /// The MAC entry stays fresh.
     MacRefresh(Effect),
+    /// Packets go to this neighbour: it stays known.
+    NeighbourUse {
+        net: Arc<Net>,
+        bridge: Arc<str>,
+        ip: IpAddr,
+    },
+    /// Packets want a neighbour: it is asked again; or tell of one.
+    NeighbourAgain(Effect),
 }
 
 /// Which changes of rules can concern a flow.
@@ -170,6 +201,8 @@ pub struct Output {
     pub error: Option<XlateError>,
     pub looked: Looked,
     pub trace: Vec<Node>,
+    /// Neighbours without which the packet does not get everywhere.
+    pub unresolved: Vec<Arc<AskNeighbour>>,
 }
 
 /// Why a packet could not be translated; it is dropped.
@@ -268,6 +301,7 @@ pub(crate) struct Ctx<'a> {
     /// The table and cookie that `rest` restores last.
     pub unrolled: Option<(u8, u64)>,
     pub tracer: Option<Tracer>,
+    pub unresolved: Vec<Arc<AskNeighbour>>,
 }
 
 /// Translates one packet or flow.
@@ -308,6 +342,7 @@ pub fn translate(inp: &Input<'_>) -> Output {
         rest: Vec::new(),
         unrolled: None,
         tracer: inp.trace.then(Tracer::default),
+        unresolved: Vec::new(),
     };
     c.flow.pipe.actset_output = OfPort::UNSET.0;
     c.run();
@@ -326,6 +361,7 @@ fn failed(inp: &Input<'_>, e: XlateError) -> Output {
         error: Some(e),
         looked: Looked::ALL,
         trace: Vec::new(),
+        unresolved: Vec::new(),
     }
 }
 
@@ -391,7 +427,8 @@ impl Ctx<'_> {
     fn receive(&mut self) {
         let port = self.in_port();
         let p = self.port(port);
-        self.first_table(port, p.as_ref());
+        let passes = self.leaves_tunnel(p.as_ref());
+        self.first_table(port, p.as_ref(), !passes);
     }
 
     pub fn in_port(&self) -> OfPort {

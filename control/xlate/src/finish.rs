@@ -37,6 +37,7 @@ impl Ctx<'_> {
             slow: self.slow,
             error: self.error,
             looked: self.looked,
+            unresolved: self.unresolved,
             trace: self.tracer.take().map(|t| t.finish()).unwrap_or_default(),
         }
     }

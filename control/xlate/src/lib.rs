@@ -20,9 +20,10 @@ mod special;
 mod table;
 pub mod text;
 pub mod trace;
+mod tunnel;
 mod vlan;
 
-pub use ctx::{Credit, Effect, Frozen, Input, Looked, Output, Pushed, Start, XlateError, translate};
+pub use ctx::{AskNeighbour, Credit, Effect, Frozen, Input, Looked, Output, Pushed, Start, XlateError, translate};
 pub use learn::flow_of as learned_flow;
 
 fv_core::counters! {

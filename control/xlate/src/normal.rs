@@ -187,7 +187,7 @@ impl Ctx<'_> {
             Effect::MacLearn { bridge, vlan, mac, bundle, .. } => {
                 (*bridge == self.br.id && *vlan == in_vlan && *mac == of).then_some(*bundle)
             }
-            Effect::Learn { .. } | Effect::Bfd { .. } => None,
+            Effect::Learn { .. } | Effect::Bfd { .. } | Effect::AskNeighbour(_) | Effect::NeighbourLearn { .. } => None,
         })
     }
 

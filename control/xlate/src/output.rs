@@ -2,7 +2,7 @@
 
 use fv_core::OfPort;
 use fv_dpif::DpAction;
-use fv_flow::Subfield;
+use fv_flow::{FlowKey, Subfield};
 use fv_ofproto::view::PortView;
 use fv_openflow::action::PacketInReason;
 use fv_openflow::msg::port::PortConfig;
@@ -122,8 +122,11 @@ impl Ctx<'_> {
             self.note(Kind::Warn, |_| "Flow is between protected ports, skipping output.".into());
             return;
         }
+        if let Some(tunnel) = p.tunnel.clone() {
+            return self.output_tunnel(&p, &tunnel);
+        }
         if self.flow.misc.packet_type != 0 {
-            // Every port carries Ethernet frames.
+            // Every other port carries Ethernet frames.
             self.note(Kind::Warn, |_| {
                 "Trying to send non-Ethernet packet through legacy L2 port. Dropping packet.".into()
             });
@@ -134,16 +137,35 @@ impl Ctx<'_> {
             return;
         }
         let Some(dp_port) = p.dp_port else { return };
+        let opens = self.ends_here(&p);
         self.commit();
-        self.out.push(DpAction::Output(dp_port));
+        self.out.push(opens.map_or(DpAction::Output(dp_port), DpAction::TunnelPop));
     }
 
     /// The packet continues in the peer's bridge, with a fresh pipeline.
     fn patch(&mut self, from: &PortView, bridge: fv_ofproto::view::BridgeId, peer: OfPort) {
         let Some(other) = self.inp.view.bridges.get(&bridge).cloned() else { return };
         let Some(peer_port) = other.ports.get(&peer).cloned() else { return };
+        let id = self.br.id;
+        let mut flow = self.flow;
+        flow.dp.tun = Default::default();
+        self.cross(other, &peer_port, flow);
+        self.credits.push(Credit::PatchTx(id, from.ofp));
+        self.credits.push(Credit::PatchRx(bridge, peer));
+    }
+
+    /// A packet of `flow` enters another bridge at `port`; here everything is as before afterwards, but for what
+    /// the datapath has done to the packet.
+    pub(crate) fn cross(
+        &mut self,
+        other: std::sync::Arc<fv_ofproto::view::BridgeView>,
+        port: &PortView,
+        flow: FlowKey,
+    ) {
+        let peer = port.ofp;
         let old_br = std::mem::replace(&mut self.br, other);
-        let (old_flow, old_table, old_rule) = (self.flow, self.table, self.rule.clone());
+        let (old_table, old_rule) = (self.table, self.rule.clone());
+        let old_flow = std::mem::replace(&mut self.flow, flow);
         let old_stack = std::mem::take(&mut self.stack);
         let old_set = std::mem::take(&mut self.action_set);
         let (old_mpls, old_rest) = (self.was_mpls, std::mem::take(&mut self.rest));
@@ -151,14 +173,11 @@ impl Ctx<'_> {
         self.flow.dp.base.in_port = peer.0;
         self.flow.pipe = Default::default();
         self.flow.pipe.actset_output = OfPort::UNSET.0;
-        self.flow.dp.tun = Default::default();
         self.enter(Kind::Bridge, |c| format!("bridge(\"{}\")", c.br.name));
-        if !self.is_special(&peer_port) && !no_recv(&peer_port, self.flow.base.dl_dst) {
+        if !self.is_special(port) && !no_recv(port, self.flow.base.dl_dst) {
             self.table_action_then(peer, 0, true, true, Self::follow_aside, Self::end_of_pipeline);
         }
         self.leave();
-        self.credits.push(Credit::PatchTx(old_br.id, from.ofp));
-        self.credits.push(Credit::PatchRx(bridge, peer));
         self.br = old_br;
         (self.flow, self.table, self.rule) = (old_flow, old_table, old_rule);
         (self.stack, self.action_set) = (old_stack, old_set);

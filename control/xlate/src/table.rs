@@ -60,12 +60,12 @@ impl Ctx<'_> {
 
     /// The whole way of a received packet. If the port of entry drops the packet, it is told and
     /// counted, but what the rule says is not done.
-    pub fn first_table(&mut self, in_port: OfPort, p: Option<&PortView>) {
+    pub fn first_table(&mut self, in_port: OfPort, p: Option<&PortView>, lost: bool) {
         let rule = self.lookup(in_port, 0, true, true);
         self.enter(Kind::Table, |c| rule_text(c, 0, &rule));
         self.credits.push(Credit::Rule(rule.clone()));
         // What the port's protocols take is nobody else's, but counts for the rule.
-        let consumed = p.is_some_and(|p| self.is_special(p) || no_recv(p, self.flow.base.dl_dst));
+        let consumed = lost || p.is_some_and(|p| self.is_special(p) || no_recv(p, self.flow.base.dl_dst));
         if !consumed {
             self.follow(rule.clone());
             // What the action set sends to a controller bears this rule's cookie.

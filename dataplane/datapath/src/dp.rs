@@ -11,7 +11,7 @@ use std::time::Duration;
 use fv_core::{Clock, DpPort, Nanos, Ufid};
 use fv_dpif::{
     Datapath, DpError, DpPortInfo, DpStats, DropReason, FlowDump, FlowHandle, FlowPut, FlowStats, Marks, Meter,
-    Program, QueueProgress, UpcallHandler, WorkerId,
+    Program, QueueProgress, UpcallHandler, Vport, WorkerId,
 };
 use fv_flow::DpKey;
 use fv_netdev::{Device, PortStats};
@@ -25,6 +25,7 @@ use crate::main_worker::MainWorker;
 use crate::ports::{Port, PortQueue, PortTable};
 use crate::shared::Shared;
 use crate::trace;
+use crate::tunnel::Tunnel;
 use crate::worker::mailbox::{Ack, Mailbox, Msg};
 use crate::worker::rxq::{Life, Rxq};
 use crate::worker::stats::{Snapshot, Stat};
@@ -95,6 +96,26 @@ impl Dp {
             by_number[n] = Some(m);
         }
         self.shared.meters.store(Arc::new(by_number));
+    }
+
+    /// The ports that are tunnels. One that was there before goes on counting.
+    pub fn set_tunnels(&self, tunnels: impl IntoIterator<Item = (DpPort, Vport)>) {
+        let before = self.shared.tunnels.load_full();
+        let mut by_number: Vec<Option<Arc<Tunnel>>> = Vec::new();
+        for (port, vport) in tunnels {
+            let n = port.0 as usize;
+            if n >= by_number.len() {
+                by_number.resize(n + 1, None);
+            }
+            let same = before.get(n).cloned().flatten().filter(|t| t.vport == vport);
+            by_number[n] = Some(same.unwrap_or_else(|| Arc::new(Tunnel::new(vport))));
+        }
+        self.shared.tunnels.store(Arc::new(by_number));
+    }
+
+    /// UDP source ports of tunnels: `min..max`.
+    pub fn set_tunnel_ports(&self, min: u16, max: u16) {
+        self.shared.tunnel_ports.set(min, max);
     }
 
     // Ports.

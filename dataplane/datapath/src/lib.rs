@@ -18,6 +18,7 @@ mod registry;
 mod shared;
 mod simd;
 mod trace;
+pub mod tunnel;
 mod usage;
 mod worker;
 

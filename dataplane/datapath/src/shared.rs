@@ -8,6 +8,7 @@ use fv_dpif::{Marks, Meter, UpcallHandler};
 use parking_lot::RwLock;
 
 use crate::registry::Registry;
+use crate::tunnel::{Tunnel, TunnelPorts};
 
 #[derive(Default)]
 pub struct Shared {
@@ -16,6 +17,10 @@ pub struct Shared {
     pub registry: Registry,
     /// By number.
     pub meters: ArcSwap<Vec<Option<Arc<Meter>>>>,
+    /// Ports of tunnels, by number.
+    pub tunnels: ArcSwap<Vec<Option<Arc<Tunnel>>>>,
+    /// UDP source ports of tunnels: the lowest, and how many.
+    pub tunnel_ports: TunnelPorts,
     handler: RwLock<Option<Arc<dyn UpcallHandler>>>,
     marks: RwLock<Option<Arc<Marks>>>,
     /// Moves with each change of the handler or the marks, so that workers look at the lock only then.

@@ -57,6 +57,16 @@ reasons! {
     ActionNoHeader = "datapath_drop_action_no_header",
     /// An action that this datapath cannot perform, or a program nested too deep.
     ActionUnsupported = "datapath_drop_action_unsupported",
+    /// A tunnel's first hop did not answer in time.
+    TunnelNeighbour = "drop_action_tunnel_neigh_cache_miss",
+    /// An outer header is cut short, or its lengths lie.
+    TunnelTruncated = "datapath_drop_tunnel_truncated",
+    /// An outer packet is a fragment.
+    TunnelFragment = "datapath_drop_tunnel_fragment",
+    /// An outer checksum is wrong.
+    TunnelChecksum = "datapath_drop_tunnel_checksum",
+    /// A tunnel header of a version, with flags or of a payload that its kind does not have.
+    TunnelHeader = "datapath_drop_tunnel_header",
     /// The switch waits for its flow tables to be restored.
     FlowRestoreWait = "datapath_drop_flow_restore_wait",
 }

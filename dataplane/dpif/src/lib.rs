@@ -9,6 +9,7 @@ pub mod flow;
 pub mod mark;
 pub mod meter;
 pub mod text;
+pub mod tunnel;
 pub mod upcall;
 
 pub use action::{DpAction, Program, Userspace};
@@ -16,4 +17,5 @@ pub use drop::DropReason;
 pub use flow::{Datapath, DpError, DpPortInfo, DpStats, FlowDump, FlowHandle, FlowPut, FlowStats, Retired, WorkerId};
 pub use mark::{Marks, QueueProgress};
 pub use meter::{Meter, MeterBand, MeterId, MeterUnit};
+pub use tunnel::{TunnelKind, Vport};
 pub use upcall::{UpcallHandler, Verdict};

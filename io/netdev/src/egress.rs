@@ -1,7 +1,7 @@
 //! What a device cannot do to a packet on transmission, done in software before.
 
 use fv_packet::csum::{CsumError, finish_checksum, finish_ip_checksum};
-use fv_packet::hdr::sctp;
+use fv_packet::hdr::{Layout, sctp};
 use fv_packet::{BadGso, Csum, GsoKind, L4Csum, Packet, segment};
 
 use crate::device::TxOffloads;
@@ -30,7 +30,7 @@ impl From<CsumError> for EgressError {
 /// Cost when nothing is due: three comparisons.
 pub fn egress_fixup(packet: Packet, offloads: &TxOffloads, out: &mut impl FnMut(Packet)) -> Result<(), EgressError> {
     let meta = packet.meta();
-    if meta.gso.is_some() && !takes_gso(offloads, meta.gso.kind, meta.gso.ecn) {
+    if meta.gso.is_some() && (!takes_gso(offloads, meta.gso.kind, meta.gso.ecn) || is_nested(&packet)) {
         let l4_csum = if offloads.l4_csum { L4Csum::Leave } else { L4Csum::Finish };
         for segment in segment(packet, l4_csum)? {
             out(segment);
@@ -41,6 +41,13 @@ pub fn egress_fixup(packet: Packet, offloads: &TxOffloads, out: &mut impl FnMut(
     finish_due(&mut packet, offloads)?;
     out(packet);
     Ok(())
+}
+
+/// The packet to be cut is inside another, of which no offload tells a device.
+fn is_nested(packet: &Packet) -> bool {
+    let m = packet.meta();
+    let outermost = || Layout::of(packet.data());
+    m.csum == Csum::Partial && outermost().is_some_and(|l| l.l4_ofs != usize::from(m.csum_start))
 }
 
 fn takes_gso(offloads: &TxOffloads, kind: GsoKind, ecn: bool) -> bool {

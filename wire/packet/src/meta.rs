@@ -90,7 +90,8 @@ pub struct Meta {
     /// IPv4 header checksum.
     pub ip_csum: Csum,
     pub rss_valid: bool,
-    pub zero: u8,
+    /// Length of the packet's side note in words of four bytes, see [`crate::Packet::side`].
+    pub(crate) side: u8,
     pub gso: Gso,
     /// Mark that the NIC reported, 0 if none.
     pub flow_mark: u32,
@@ -134,7 +135,7 @@ impl Meta {
         csum: Csum::Unknown,
         ip_csum: Csum::Unknown,
         rss_valid: false,
-        zero: 0,
+        side: 0,
         gso: Gso::NONE,
         pkt_mark: 0,
         skb_priority: 0,
@@ -156,10 +157,10 @@ impl Meta {
         self.word(offset_of!(Meta, csum)) & LATE | u64::from(self.trunc_len) == 0
     }
 
-    /// It is an Ethernet packet without priority that no connection tracker has seen.
+    /// It is an Ethernet packet without priority or note that no connection tracker has seen.
     #[inline(always)]
     pub fn is_fresh(&self) -> bool {
-        self.skb_priority | self.packet_type | self.ct_state == 0
+        self.skb_priority | self.packet_type | self.ct_state | u32::from(self.side) == 0
     }
 
     /// Eight bytes at once, as a little-endian number.

@@ -194,7 +194,7 @@ impl Plan {
         let body = headers.len() + frag_len;
         room[body..body + piece.len()].copy_from_slice(piece);
         seg.set_len(body + piece.len());
-        *seg.meta_mut() = *whole.meta();
+        seg.copy_meta(whole);
         seg.meta_mut().gso = Gso::NONE;
         seg.meta_mut().csum = Csum::Good;
 

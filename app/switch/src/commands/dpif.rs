@@ -55,6 +55,9 @@ fn show(c: &mut Ctx, _: &[&str]) -> fv_core::Reply {
                 let odp = x.dp_port.map_or("none".to_string(), |p| p.to_string());
                 let (kind, config) = match &x.device {
                     Some(d) => (d.kind().to_string(), d.status().config_text()),
+                    None if x.tunnel.is_some() => {
+                        (x.kind.clone(), x.tunnel.as_ref().map_or(String::new(), |t| t.options()))
+                    }
                     None => ("patch".into(), x.peer.as_ref().map(|p| format!("peer={p}")).unwrap_or_default()),
                 };
                 let config = if config.is_empty() { String::new() } else { format!(": {config}") };
@@ -85,7 +88,7 @@ fn dump_flows(c: &mut Ctx, args: &[&str]) -> fv_core::Reply {
     let names: Option<fv_dpif::text::Names> = if names.unwrap_or(more) { Some(&lookup) } else { None };
     let mut out = String::new();
     i.overlay.flow_dump(&mut |f| {
-        let of_bridge = view.by_dp_port.get(&fv_core::DpPort(f.key.base.in_port)).map(|(b, _)| *b);
+        let of_bridge = view.origin(&f.key).map(|(b, _)| b);
         if of_bridge == Some(id) {
             out.push_str(&format_flow(&f, now, FlowText { more }, names));
             out.push('\n');
@@ -98,7 +101,7 @@ fn dump_flows(c: &mut Ctx, args: &[&str]) -> fv_core::Reply {
 /// (key, title, value): what this datapath can do. Conntrack features are absent.
 const FEATURES: &[(&str, &str, Value)] = &[
     ("masked_set_action", "Masked set action", Value::Flag(true)),
-    ("tnl_push_pop", "Tunnel push pop", Value::Flag(false)),
+    ("tnl_push_pop", "Tunnel push pop", Value::Flag(true)),
     ("ufid", "Ufid", Value::Flag(true)),
     ("trunc", "Truncate action", Value::Flag(true)),
     ("clone", "Clone action", Value::Flag(true)),
@@ -168,6 +171,7 @@ fn now(f: &DpFeatures, key: &str, boot: Value) -> Value {
         "trunc" => Value::Flag(f.trunc),
         "clone" => Value::Flag(f.clone),
         "check_pkt_len" => Value::Flag(f.check_pkt_len),
+        "tnl_push_pop" => Value::Flag(f.tnl_push_pop),
         _ => boot,
     }
 }
@@ -201,6 +205,7 @@ fn set_features(c: &mut Ctx, args: &[&str]) -> fv_core::Reply {
         ("trunc", Value::Flag(on)) => dp.features.trunc = on,
         ("clone", Value::Flag(on)) => dp.features.clone = on,
         ("check_pkt_len", Value::Flag(on)) => dp.features.check_pkt_len = on,
+        ("tnl_push_pop", Value::Flag(on)) => dp.features.tnl_push_pop = on,
         (_, v) if v == feature.2 => return Ok(String::new()),
         (_, v) if v.beyond(feature.2) => {
             return Ok("Can not enable features not supported by the datapath\n".into());

@@ -117,6 +117,8 @@ fn ip4addr(c: &mut Ctx, args: &[&str]) -> fv_core::Reply {
     let a = a.parse().map_err(|_| "Invalid parameters".to_string())?;
     let len = len.parse::<u8>().ok().filter(|n| *n <= 32).ok_or("Invalid parameters")?;
     d.add_ip4(a, len);
+    let now = c.engine.clock.now();
+    c.engine.refresh_tunnels(now);
     Ok("OK".into())
 }
 
@@ -126,5 +128,7 @@ fn ip6addr(c: &mut Ctx, args: &[&str]) -> fv_core::Reply {
     let a = a.parse().map_err(|_| "Invalid parameters".to_string())?;
     let len = len.parse::<u8>().ok().filter(|n| *n <= 128).ok_or("Invalid parameters")?;
     d.add_ip6(a, len);
+    let now = c.engine.clock.now();
+    c.engine.refresh_tunnels(now);
     Ok("OK".into())
 }

@@ -15,6 +15,7 @@ mod process;
 mod protocols;
 mod time;
 mod trace;
+mod tunnel;
 mod upcall;
 
 use std::collections::BTreeMap;
@@ -130,6 +131,7 @@ pub fn register(r: &mut Registry<Ctx>) {
     r.add(perf::COMMANDS);
     r.add(choices::COMMANDS);
     r.add(offload::COMMANDS);
+    r.add(tunnel::COMMANDS);
 }
 
 /// The text of `list-commands`.

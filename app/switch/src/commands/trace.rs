@@ -1,6 +1,6 @@
 //! `ofproto/trace`: what would happen to a packet, told step by step.
 
-use fv_core::{Command, DpPort, OfPort};
+use fv_core::{Command, OfPort};
 use fv_dpif::text::format_actions;
 use fv_flow::key::cs;
 use fv_flow::text::{Style, format_flow, format_match};
@@ -217,10 +217,10 @@ fn odp_subject(c: &Ctx, dp: Option<&str>, flow: &str) -> Result<(String, FlowKey
         .map_err(|_| format!("syntax error at {flow} (or the bridge name was omitted)"))?;
     let view = i.view.load();
     let dp_port = p.key.base.in_port;
-    let (mut id, port) = *view
-        .by_dp_port
-        .get(&DpPort(dp_port))
-        .ok_or_else(|| format!("no OpenFlow port for datapath port {dp_port}"))?;
+    let (mut id, port) = view.origin(&p.key).ok_or_else(|| match port_is_tunnel(i, dp_port) {
+        true => "no OpenFlow tunnel port for this packet".to_string(),
+        false => format!("no OpenFlow port for datapath port {dp_port}"),
+    })?;
     if let recirc @ 1.. = p.key.base.recirc_id {
         // The packet goes on in the bridge that sent it round.
         let state = i.slowpath.frozen.find(fv_core::RecircId(recirc));
@@ -230,6 +230,10 @@ fn odp_subject(c: &Ctx, dp: Option<&str>, flow: &str) -> Result<(String, FlowKey
     let mut key = FlowKey { dp: p.key, ..FlowKey::default() };
     key.dp.base.in_port = port.0;
     Ok((name, key))
+}
+
+fn port_is_tunnel(i: &crate::datapaths::DpInst, dp_port: u32) -> bool {
+    i.tunnels.endpoints.has_dp_port(dp_port)
 }
 
 fn run(c: &mut Ctx, s: Subject, actions: Option<Vec<Action>>) -> fv_core::Reply {

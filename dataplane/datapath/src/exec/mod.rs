@@ -163,7 +163,15 @@ impl Env {
 
     fn actions(&mut self, mut packet: Packet, actions: &[DpAction], depth: u8) {
         let Some((last, others)) = actions.split_last() else { return self.end(packet) };
-        for action in others {
+        for (i, action) in actions.iter().enumerate().take(others.len() + 1) {
+            if let DpAction::TunnelPush(push) = action
+                && crate::tunnel::push::too_long(&packet, push)
+            {
+                return self.in_pieces(packet, &actions[i..], depth);
+            }
+            if i == others.len() {
+                break;
+            }
             match self.action(packet, action, depth, false) {
                 Some(same) => packet = same,
                 None => return,
@@ -204,9 +212,7 @@ impl Env {
                 self.drop(packet, DropReason::of_action(*code));
                 return None;
             }
-            DpAction::TunnelPush(push) => {
-                return self.consume_cut(packet, last, |env, p| env.tunnel_push(p, push, depth));
-            }
+            DpAction::TunnelPush(push) => self.tunnel_push(&mut packet, push),
             DpAction::TunnelPop(port) => return self.consume(packet, last, |env, p| env.tunnel_pop(p, *port, depth)),
             DpAction::LbOutput(_) => Err(DropReason::InvalidBond),
             DpAction::PushVlan { tpid, tci } => vlan::push(&mut packet, *tpid, *tci),

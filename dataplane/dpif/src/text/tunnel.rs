@@ -9,11 +9,8 @@ use super::item::{Fields, Item};
 use super::parse::port;
 use super::{Names, Ports, TextError};
 use crate::action::TunnelPush;
+use crate::tunnel::TunnelKind;
 
-const GRE: u32 = 3;
-const VXLAN: u32 = 4;
-const GENEVE: u32 = 5;
-const IP6GRE: u32 = 109;
 /// Outer headers at most, as in the reference.
 const HEADER_MAX: usize = 512;
 
@@ -49,11 +46,7 @@ fn fields(kind: u32, h: &[u8]) -> Option<String> {
     let l4 = if eth_type == 0x0800 {
         let (src, dst) = (Ipv4Addr::from(be32(h, 26)?), Ipv4Addr::from(be32(h, 30)?));
         let (tos, ttl, proto, frag) = (h[15], h[22], h[23], be16(h, 20)?);
-        out += &format!(
-            "ipv4(src={src},dst={dst},proto={proto},tos={},ttl={ttl},frag={}),",
-            hex(tos.into()),
-            hex(frag.into())
-        );
+        out += &format!("ipv4(src={src},dst={dst},proto={proto},tos={},ttl={ttl},frag={frag:#x}),", hex(tos.into()),);
         34
     } else {
         let first = be32(h, 14)?;
@@ -67,17 +60,44 @@ fn fields(kind: u32, h: &[u8]) -> Option<String> {
         );
         54
     };
-    match kind {
-        GRE | IP6GRE => out += &gre(h.get(l4..)?)?,
-        VXLAN | GENEVE => {
-            let (src, dst, csum) = (be16(h, l4)?, be16(h, l4 + 2)?, be16(h, l4 + 6)?);
-            out += &format!("udp(src={src},dst={dst},csum=0x{csum:x}),");
-            let t = h.get(l4 + 8..)?;
-            out += &if kind == VXLAN { vxlan(t)? } else { geneve(t)? };
+    let kind = TunnelKind::by_code(kind)?;
+    let mut at = l4;
+    if kind.is_udp() {
+        let (src, dst, csum) = (be16(h, l4)?, be16(h, l4 + 2)?, be16(h, l4 + 6)?);
+        out += &format!("udp(src={src},dst={dst},csum=0x{csum:x}),");
+        at += 8;
+    }
+    let t = h.get(at..)?;
+    let inside = match kind {
+        TunnelKind::Gre | TunnelKind::Ip6Gre => gre(t)?,
+        TunnelKind::Erspan | TunnelKind::Ip6Erspan => erspan(t)?,
+        TunnelKind::Vxlan => vxlan(t)?,
+        TunnelKind::Geneve => geneve(t)?,
+        TunnelKind::Gtpu => format!("gtpu(flags={:#x},msgtype={},teid={:#x})", t.first()?, t.get(1)?, be32(t, 4)?),
+        TunnelKind::Srv6 => srv6(t)?,
+        TunnelKind::Bareudp => String::new(),
+    };
+    out += &inside;
+    Some(out.trim_end_matches(',').to_owned())
+}
+
+fn erspan(t: &[u8]) -> Option<String> {
+    let h = t.get(8..)?;
+    let (ver, sid) = (h.first()? >> 4, be16(h, 2)? & 0x3ff);
+    Some(match ver {
+        1 => format!("erspan(ver=1,sid={sid:#x},idx={:#x})", be32(h, 4)? & 0xf_ffff),
+        2 => {
+            let word = be16(h, 10)?;
+            format!("erspan(ver=2,sid={sid:#x},dir={},hwid={:#x})", word >> 3 & 1, word >> 4 & 63)
         }
         _ => return None,
-    }
-    Some(out)
+    })
+}
+
+fn srv6(h: &[u8]) -> Option<String> {
+    let n = usize::from(*h.get(4)?) + 1;
+    let list: Option<Vec<String>> = (0..n).map(|i| Some(v6(h, 8 + 16 * i)?.to_string())).collect();
+    Some(format!("srv6(segments_left={},segs({}))", h[3], list?.join(",")))
 }
 
 fn vxlan(h: &[u8]) -> Option<String> {
@@ -158,7 +178,8 @@ fn build(kind: u32, size: usize, h: &mut Fields, whole: &Item) -> Result<Vec<u8>
     } else {
         ipv6(&mut out, &h.need("ipv6", whole.text)?)?;
     }
-    if matches!(kind, VXLAN | GENEVE) {
+    let kind = TunnelKind::by_code(kind).ok_or_else(|| TextError::Unsupported(whole.text.into()))?;
+    if kind.is_udp() {
         let udp = h.need("udp", whole.text)?;
         let mut f = Fields::new(udp.inner()?);
         out.extend(f.need("src", udp.text)?.u16()?.to_be_bytes());
@@ -168,7 +189,7 @@ fn build(kind: u32, size: usize, h: &mut Fields, whole: &Item) -> Result<Vec<u8>
         f.end()?;
     }
     match kind {
-        VXLAN => {
+        TunnelKind::Vxlan => {
             let i = h.need("vxlan", whole.text)?;
             let mut f = Fields::new(i.inner()?);
             out.extend(f.need("flags", i.text)?.u32()?.to_be_bytes());
@@ -176,11 +197,59 @@ fn build(kind: u32, size: usize, h: &mut Fields, whole: &Item) -> Result<Vec<u8>
             out.extend((vni << 8).to_be_bytes());
             f.end()?;
         }
-        GENEVE => build_geneve(&mut out, &h.need("geneve", whole.text)?)?,
-        GRE | IP6GRE => build_gre(&mut out, &h.need("gre", whole.text)?)?,
-        _ => return Err(TextError::Unsupported(whole.text.into())),
+        TunnelKind::Geneve => build_geneve(&mut out, &h.need("geneve", whole.text)?)?,
+        TunnelKind::Gre | TunnelKind::Ip6Gre => build_gre(&mut out, &h.need("gre", whole.text)?)?,
+        TunnelKind::Erspan | TunnelKind::Ip6Erspan => build_erspan(&mut out, &h.need("erspan", whole.text)?)?,
+        TunnelKind::Gtpu => {
+            let i = h.need("gtpu", whole.text)?;
+            let mut f = Fields::new(i.inner()?);
+            out.extend([f.need("flags", i.text)?.u8()?, f.need("msgtype", i.text)?.u8()?, 0, 0]);
+            out.extend(f.need("teid", i.text)?.u32()?.to_be_bytes());
+            f.end()?;
+        }
+        TunnelKind::Srv6 => build_srv6(&mut out, &h.need("srv6", whole.text)?)?,
+        TunnelKind::Bareudp => {}
     }
     Ok(out)
+}
+
+fn build_erspan(out: &mut Vec<u8>, i: &Item) -> Result<(), TextError> {
+    let mut f = Fields::new(i.inner()?);
+    let ver = f.need("ver", i.text)?.number(2)? as u8;
+    let sid = f.need("sid", i.text)?.number(0x3ff)? as u16;
+    let proto: u16 = if ver == 1 { 0x88be } else { 0x22eb };
+    out.extend([0x10, 0]);
+    out.extend(proto.to_be_bytes());
+    out.extend([0, 0, 0, 0, ver << 4, 0]);
+    out.extend(sid.to_be_bytes());
+    match ver {
+        1 => out.extend((f.need("idx", i.text)?.number(0xf_ffff)? as u32).to_be_bytes()),
+        2 => {
+            let dir = f.need("dir", i.text)?.number(1)? as u16;
+            let hwid = f.need("hwid", i.text)?.number(63)? as u16;
+            out.extend([0; 6]);
+            out.extend((hwid << 4 | dir << 3 | 3 << 1).to_be_bytes());
+        }
+        _ => return Err(i.bad()),
+    }
+    f.end()
+}
+
+fn build_srv6(out: &mut Vec<u8>, i: &Item) -> Result<(), TextError> {
+    let mut f = Fields::new(i.inner()?);
+    let left = f.need("segments_left", i.text)?.u8()?;
+    let list = f.need("segs", i.text)?;
+    let body = list.body.ok_or_else(|| list.bad())?;
+    let segments: Result<Vec<Ipv6Addr>, _> = body.split(',').map(str::parse).collect();
+    let segments = segments.map_err(|_| list.bad())?;
+    if segments.is_empty() || segments.len() > 16 {
+        return Err(list.bad());
+    }
+    let n = segments.len() as u8;
+    // What is inside the text does not tell.
+    out.extend([41, 2 * n, 4, left, n - 1, 0, 0, 0]);
+    segments.iter().for_each(|s| out.extend(s.octets()));
+    f.end()
 }
 
 fn ipv4(out: &mut Vec<u8>, i: &Item) -> Result<(), TextError> {

@@ -18,6 +18,7 @@ mod twin;
 
 use crate::key::{Base, Ct, DpKey, Tun, eth, ipproto};
 use fv_packet::{Meta, NO_OFS, Packet};
+use zerocopy::{FromBytes, IntoBytes};
 
 /// Extension headers of IPv6 that are walked; a longer chain is a malformed packet.
 pub const MAX_EXT_HEADERS: usize = 64;
@@ -34,6 +35,39 @@ pub struct TunnelKey {
     pub erspan_hwid: u8,
     pub gtpu_flags: u8,
     pub gtpu_msgtype: u8,
+}
+
+/// Bytes of a [`TunnelKey`] as a packet's side note.
+pub const NOTE_LEN: usize = size_of::<Tun>() + 4;
+
+impl TunnelKey {
+    /// What travels with a packet that came through the tunnel, see [`Packet::set_side`].
+    pub fn note(&self) -> [u8; NOTE_LEN] {
+        let mut n = [0; NOTE_LEN];
+        let (tun, rest) = n.split_at_mut(size_of::<Tun>());
+        tun.copy_from_slice(self.tun.as_bytes());
+        rest.copy_from_slice(&[self.erspan_dir, self.erspan_hwid, self.gtpu_flags, self.gtpu_msgtype]);
+        n
+    }
+
+    /// None if it is no such note.
+    pub fn of_note(note: &[u8]) -> Option<TunnelKey> {
+        let (tun, rest) = note.split_at_checked(size_of::<Tun>())?;
+        let [erspan_dir, erspan_hwid, gtpu_flags, gtpu_msgtype] = *rest.first_chunk()?;
+        Some(TunnelKey { tun: Tun::read_from_bytes(tun).ok()?, erspan_dir, erspan_hwid, gtpu_flags, gtpu_msgtype })
+    }
+
+    /// What a key holds of a tunnel.
+    pub fn of_key(k: &DpKey) -> TunnelKey {
+        let m = &k.misc;
+        TunnelKey {
+            tun: k.tun,
+            erspan_dir: m.erspan_dir,
+            erspan_hwid: m.erspan_hwid,
+            gtpu_flags: m.gtpu_flags,
+            gtpu_msgtype: m.gtpu_msgtype,
+        }
+    }
 }
 
 /// What a key holds besides the packet's bytes and [`fv_packet::Meta`].
@@ -102,7 +136,19 @@ pub fn extract_into(packet: &mut Packet, extra: &Extra, key: &mut DpKey, dirty: 
     {
         return plain_metadata(key, meta, plain);
     }
+    if packet.has_side() {
+        return extract_noted(packet, extra, key, dirty);
+    }
+    let (data, meta) = packet.parts_mut();
     extract_other(data, meta, extra, key, dirty)
+}
+
+/// A packet that came through a tunnel.
+#[inline(never)]
+fn extract_noted(packet: &mut Packet, extra: &Extra, key: &mut DpKey, dirty: u8) -> u8 {
+    let note = TunnelKey::of_note(packet.side());
+    let (data, meta) = packet.parts_mut();
+    extract_other(data, meta, &Extra { tunnel: extra.tunnel.or(note.as_ref()), ..*extra }, key, dirty)
 }
 
 #[inline(never)]

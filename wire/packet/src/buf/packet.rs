@@ -8,6 +8,8 @@ use std::ptr::NonNull;
 use super::pool::{self, Class, HEAD};
 use crate::meta::Meta;
 
+/// Bytes of a side note at most.
+pub const SIDE_MAX: usize = 512;
 /// Bytes that a fresh packet has in front of its data.
 pub const HEADROOM: usize = 256;
 
@@ -230,7 +232,32 @@ impl Packet {
 
     #[inline]
     pub fn headroom(&self) -> usize {
-        self.head().off as usize
+        let head = self.head();
+        (head.off as usize).saturating_sub(4 * usize::from(head.meta.side))
+    }
+
+    /// A note that travels with the packet and its copies, as what it had around it before. It lies at the far end
+    /// of the headroom, so that a packet without one pays nothing.
+    pub fn side(&self) -> &[u8] {
+        let head = self.head();
+        self.area(0, (4 * usize::from(head.meta.side)).min(head.off as usize))
+    }
+
+    #[inline]
+    pub fn has_side(&self) -> bool {
+        self.head().meta.side != 0
+    }
+
+    /// Replaces the note; an empty one is none. Its length counts in words of four bytes. Grows into a new buffer when the headroom is too small.
+    pub fn set_side(&mut self, note: &[u8]) {
+        debug_assert!(note.len().is_multiple_of(4) && note.len() <= SIDE_MAX);
+        let note = &note[..note.len().min(SIDE_MAX)];
+        self.head_mut().meta.side = 0;
+        if note.len() > self.headroom() {
+            self.grow(HEADROOM + note.len(), 0);
+        }
+        self.area_mut(0, note.len()).copy_from_slice(note);
+        self.head_mut().meta.side = (note.len() / 4) as u8;
     }
 
     #[inline]
@@ -242,8 +269,17 @@ impl Packet {
     /// A deep copy with the metadata and full headroom.
     pub fn duplicate(&self) -> Packet {
         let mut p = Packet::from_slice(self.data());
-        *p.meta_mut() = *self.meta();
+        p.copy_meta(self);
         p
+    }
+
+    /// Takes over another packet's metadata, with its note.
+    pub fn copy_meta(&mut self, of: &Packet) {
+        *self.meta_mut() = *of.meta();
+        self.head_mut().meta.side = 0;
+        if of.has_side() {
+            self.set_side(of.side());
+        }
     }
 
     /// Asks the processor for the first line of metadata and of data, for a packet that is read soon.
@@ -263,9 +299,11 @@ impl Packet {
     /// Moves the data to a buffer with at least these rooms around it.
     #[cold]
     fn grow(&mut self, headroom: usize, tailroom: usize) {
-        let mut new = Packet::with_rooms(headroom, self.len().saturating_add(tailroom));
+        let side = self.side().len();
+        let mut new = Packet::with_rooms(headroom + side, self.len().saturating_add(tailroom));
         new.set_len(self.len());
         new.data_mut().copy_from_slice(self.data());
+        new.area_mut(0, side).copy_from_slice(self.side());
         *new.meta_mut() = *self.meta();
         *self = new;
     }
@@ -330,6 +368,25 @@ mod tests {
         assert_eq!(copy.meta(), p.meta());
         p.reset();
         assert_eq!((p.len(), p.meta().in_port, p.headroom()), (0, 0, HEADROOM));
+    }
+
+    #[test]
+    fn notes_stay_with_their_packet() {
+        let mut p = Packet::from_slice(&[7; 60]);
+        p.set_side(&[1; 80]);
+        assert_eq!((p.headroom(), p.duplicate().side()), (HEADROOM - 80, &[1; 80][..]));
+        p.push_front(HEADROOM - 80).fill(2);
+        assert_eq!((p.headroom(), p.side()), (0, &[1; 80][..]));
+        p.push_front(1).fill(3);
+        p.put_back(5000);
+        assert_eq!((p.side(), p.data()[0]), (&[1; 80][..], 3));
+        p.set_side(&[9; 400]);
+        assert_eq!((p.side().len(), p.data()[0], p.duplicate().side().len()), (400, 3, 400));
+        p.set_side(&[]);
+        assert!(!p.has_side() && p.duplicate().side().is_empty());
+        p.set_side(&[5; 8]);
+        p.reset();
+        assert!(!p.has_side());
     }
 
     #[test]
