@@ -84,6 +84,7 @@ impl Ctx<'_> {
 
     /// The datapath's port puts the headers on, from the metadata that it is given.
     fn through_port(&mut self, vport: DpPort) {
+        self.note(Kind::Detail, |_| "output to kernel tunnel".into());
         self.commit();
         let key = key_of(&self.flow.tun);
         if self.base.tun != self.flow.tun {

@@ -54,7 +54,7 @@ fn memory(c: &mut Ctx, _: &[&str]) -> fv_core::Reply {
 
 /// Every counter of the process.
 pub fn counters() -> impl Iterator<Item = &'static Counter> {
-    let lists: [&[&'static Counter]; 2] = [fv_xlate::COUNTERS, fv_slowpath::COUNTERS];
+    let lists: [&[&'static Counter]; 3] = [fv_xlate::COUNTERS, fv_slowpath::COUNTERS, fv_tunnel::COUNTERS];
     lists.into_iter().flatten().copied().chain(fv_dpif::DropReason::ALL.iter().map(|r| r.counter()))
 }
 

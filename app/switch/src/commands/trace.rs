@@ -217,9 +217,11 @@ fn odp_subject(c: &Ctx, dp: Option<&str>, flow: &str) -> Result<(String, FlowKey
         .map_err(|_| format!("syntax error at {flow} (or the bridge name was omitted)"))?;
     let view = i.view.load();
     let dp_port = p.key.base.in_port;
-    let (mut id, port) = view.origin(&p.key).ok_or_else(|| match port_is_tunnel(i, dp_port) {
-        true => "no OpenFlow tunnel port for this packet".to_string(),
-        false => format!("no OpenFlow port for datapath port {dp_port}"),
+    let (mut id, port) = view.origin(&p.key).ok_or_else(|| {
+        match p.key.tun.dst != 0 || p.key.tun.ipv6_dst != [0; 16] || port_is_tunnel(i, dp_port) {
+            true => "no OpenFlow tunnel port for this packet".to_string(),
+            false => format!("no OpenFlow port for datapath port {dp_port}"),
+        }
     })?;
     if let recirc @ 1.. = p.key.base.recirc_id {
         // The packet goes on in the bridge that sent it round.
