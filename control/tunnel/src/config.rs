@@ -94,7 +94,7 @@ impl Config {
     /// As `ofproto/list-tunnels` tells it, behind the port's name.
     pub fn describe(&self, dp_port: u32) -> String {
         let key = |k: Key| match k {
-            Key::None => "0x0".to_string(),
+            Key::None => "0".to_string(),
             Key::Flow => "flow".into(),
             Key::Fixed(n) => format!("{n:#x}"),
         };

@@ -7,7 +7,7 @@ use fv_flow::DpKey;
 use hashbrown::HashMap;
 
 use crate::address;
-use crate::config::{Address, Config, Key};
+use crate::config::{Address, Config, Inner, Key};
 
 /// A bridge by number.
 pub type Bridge = u32;
@@ -32,7 +32,14 @@ enum Local {
 
 /// The tunnel ports of a datapath.
 #[derive(Default)]
-pub struct Endpoints(HashMap<Shape, (Bridge, OfPort)>);
+pub struct Endpoints(HashMap<Shape, Owner>);
+
+/// Whose the packets are, and what they must be.
+#[derive(Clone, Copy)]
+struct Owner {
+    port: (Bridge, OfPort),
+    inner: Inner,
+}
 
 impl Endpoints {
     /// Adds a port; or says which one is there that nobody could tell from it.
@@ -52,9 +59,9 @@ impl Endpoints {
             remote: c.remote.fixed().map(mapped),
         };
         match self.0.get(&shape) {
-            Some(there) => Err(*there),
+            Some(there) => Err(there.port),
             None => {
-                self.0.insert(shape, owner);
+                self.0.insert(shape, Owner { port: owner, inner: c.inner });
                 Ok(())
             }
         }
@@ -71,7 +78,7 @@ impl Endpoints {
                 for local in [Local::Fixed(dst), Local::Any, Local::Flow] {
                     let shape = Shape { dp_port: key.base.in_port, in_key, local, remote };
                     if let Some(found) = self.0.get(&shape) {
-                        return Some(*found);
+                        return found.takes(key).then_some(found.port);
                     }
                 }
             }
@@ -86,6 +93,17 @@ impl Endpoints {
     /// Some tunnel port has this port of the datapath.
     pub fn has_dp_port(&self, dp_port: u32) -> bool {
         self.0.keys().any(|s| s.dp_port == dp_port)
+    }
+}
+
+impl Owner {
+    /// A port of one kind of packets takes no other.
+    fn takes(&self, key: &DpKey) -> bool {
+        match self.inner {
+            Inner::Ethernet => key.misc.packet_type == 0,
+            Inner::Layer3 => key.misc.packet_type != 0,
+            Inner::Any => true,
+        }
     }
 }
 

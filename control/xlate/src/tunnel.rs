@@ -85,12 +85,11 @@ impl Ctx<'_> {
     /// The datapath's port puts the headers on, from the metadata that it is given.
     fn through_port(&mut self, vport: DpPort) {
         self.note(Kind::Detail, |_| "output to kernel tunnel".into());
-        self.commit();
-        let key = key_of(&self.flow.tun);
         if self.base.tun != self.flow.tun {
             self.base.dp.tun = self.flow.tun;
-            self.out.push(DpAction::Set(SetField::Tunnel(Box::new(key))));
+            self.out.push(DpAction::Set(SetField::Tunnel(Box::new(key_of(&self.flow)))));
         }
+        self.commit();
         self.out.push(DpAction::Output(vport));
     }
 
@@ -253,7 +252,8 @@ fn complete_lengths(h: &mut [u8]) {
     }
 }
 
-fn key_of(t: &Tun) -> TunnelKey {
+fn key_of(k: &FlowKey) -> TunnelKey {
+    let t = &k.tun;
     TunnelKey {
         id: t.id.get(),
         src: t.src.get(),
@@ -267,5 +267,9 @@ fn key_of(t: &Tun) -> TunnelKey {
         flags: t.flags & (tunf::OAM | tunf::DONT_FRAGMENT | tunf::CSUM | tunf::KEY),
         gbp_id: t.gbp_id.get(),
         gbp_flags: t.gbp_flags,
+        erspan_ver: t.erspan_ver,
+        erspan_idx: t.erspan_idx.get(),
+        erspan_dir: k.misc.erspan_dir,
+        erspan_hwid: k.misc.erspan_hwid,
     }
 }

@@ -91,6 +91,10 @@ pub struct TunnelKey {
     pub flags: u16,
     pub gbp_id: u16,
     pub gbp_flags: u8,
+    pub erspan_ver: u8,
+    pub erspan_idx: u32,
+    pub erspan_dir: u8,
+    pub erspan_hwid: u8,
 }
 
 /// Why the slow path has to see each packet of a flow. Bits; the text names are fixed.

@@ -159,6 +159,11 @@ fn tunnel(k: &TunnelKey) -> String {
     if k.gbp_id != 0 || k.gbp_flags != 0 {
         o.push(format!("vxlan(gbp(id={},flags={:#x}))", k.gbp_id, k.gbp_flags));
     }
+    match k.erspan_ver {
+        0 => {}
+        1 => o.push(format!("erspan(ver=1,idx={:#x})", k.erspan_idx)),
+        v => o.push(format!("erspan(ver={v},dir={},hwid={:#x})", k.erspan_dir, k.erspan_hwid)),
+    }
     if k.flags != 0 {
         o.push(format!("flags({})", flags_text(&TUN_FLAGS, k.flags.into())));
     }
@@ -284,7 +289,15 @@ fn tunnel_key(f: &mut Fields) -> Result<TunnelKey, TextError> {
         k.gbp_flags = gbp.get("flags", Item::u8)?;
         gbp.end()?;
     }
-    for other in ["geneve", "erspan", "gtpu"] {
+    if let Some(i) = f.take("erspan") {
+        let mut e = Fields::new(i.inner()?);
+        k.erspan_ver = e.get("ver", Item::u8)?;
+        k.erspan_idx = e.get("idx", Item::u32)?;
+        k.erspan_dir = e.get("dir", Item::u8)?;
+        k.erspan_hwid = e.get("hwid", Item::u8)?;
+        e.end()?;
+    }
+    for other in ["geneve", "gtpu"] {
         if let Some(i) = f.take(other) {
             return Err(TextError::Unsupported(i.text.into()));
         }
