@@ -53,6 +53,6 @@ impl TunnelPorts {
         let range = self.0.load(Ordering::Relaxed);
         let (min, max) = ((range >> 16) as u16, range as u16);
         let count = u64::from(max.saturating_sub(min));
-        min + (u64::from(hash) * count >> 32) as u16
+        min + ((u64::from(hash) * count) >> 32) as u16
     }
 }
