@@ -114,10 +114,10 @@ impl Slowpath {
     pub(crate) fn neighbour(&self, e: &Effect, now: Nanos) {
         match e {
             Effect::AskNeighbour(ask) => self.ask(ask, now),
-            Effect::NeighbourLearn { net, bridge, ip, mac } => {
-                if net.neighbours.learn(bridge, *ip, *mac, now) == Resolved::Changed {
-                    self.neighbour_changed(bridge, *ip, now);
-                }
+            Effect::NeighbourLearn { net, bridge, ip, mac }
+                if net.neighbours.learn(bridge, *ip, *mac, now) == Resolved::Changed =>
+            {
+                self.neighbour_changed(bridge, *ip, now);
             }
             _ => {}
         }

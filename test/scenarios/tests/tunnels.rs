@@ -3,7 +3,7 @@
 mod same;
 
 use fv_testkit::{Env, Netns, Veth, ip, unique, wait_until};
-use same::same;
+use same::{same, with_bridge};
 
 /// A bridge with an address and a way out, one with tunnels and a port, and neighbours that are known.
 fn world(script: &str) -> String {
@@ -96,6 +96,19 @@ fn geneve_gtpu_and_ipv6() {
     ] {
         same(&one_kind(options, "", "4789", v6, key));
     }
+}
+
+#[test]
+fn nothing_without_tunnels() {
+    same(&with_bridge(
+        "
+        appctl tnl/ports/show
+        appctl ofproto/list-tunnels
+        appctl tnl/neigh/show
+        appctl ovs/route/show
+        appctl ovs/route/lookup 1.2.3.4
+        ",
+    ));
 }
 
 #[test]
