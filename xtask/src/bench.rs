@@ -16,6 +16,7 @@ const BENCHES: &[(&str, &str, &str)] = &[
     ("action", "fv-datapath", "datapath"),
     ("turn", "fv-datapath", "datapath"),
     ("rules", "fv-scenarios", "rig"),
+    ("versus", "fv-scenarios", "rig"),
     ("adaptive", "fv-datapath", "datapath"),
     ("tse", "fv-datapath", "datapath"),
     ("storm", "fv-datapath", "datapath"),

@@ -8,12 +8,15 @@ mod cpu;
 mod report;
 mod rules;
 mod shapes;
+mod versus;
 mod wire;
 
 use anyhow::{Result, bail};
 
-const BENCHES: &[(&str, &str, fn(&[String]) -> Result<()>)] =
-    &[("rules", "[RULES] [ROUNDS]: loading rules in three ways, resident memory at ten times as many", rules::run)];
+const BENCHES: &[(&str, &str, fn(&[String]) -> Result<()>)] = &[
+    ("rules", "[RULES] [ROUNDS]: loading rules in three ways, resident memory at ten times as many", rules::run),
+    ("versus", "[CASE]: a packet through the datapath, against the reference's with DPDK", versus::run),
+];
 
 fn main() -> Result<()> {
     // Cargo adds `--bench`.
