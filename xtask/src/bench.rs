@@ -24,6 +24,8 @@ const BENCHES: &[(&str, &str, &str)] = &[
     ("miss", "fv-slowpath", "slowpath"),
     ("change", "fv-slowpath", "slowpath"),
     ("writer", "fv-slowpath", "slowpath"),
+    ("marks", "fv-datapath", "datapath"),
+    ("races", "fv-nic-sim", "nic"),
     ("rebalance", "fv-offload", "offload"),
     ("vring", "fv-netdev-vhost", "vhost"),
 ];

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 use arc_swap::ArcSwap;
 use fv_core::{Nanos, Ufid};
 use fv_dpif::{FlowDump, FlowHandle, FlowStats, Program, WorkerId};
+use fv_flow::key::{Base, eth, ipproto};
 use fv_flow::{DpKey, DpMask, Packed};
 use parking_lot::Mutex;
 
@@ -67,6 +68,8 @@ pub struct Flow {
     state: AtomicU32,
     owner: AtomicI32,
     own: Slot,
+    /// Some of its packets may be TCP.
+    pub tcp: bool,
     pub ufid: Ufid,
     /// Equal for two flows exactly if masked key and mask are.
     pub megaflow: u128,
@@ -81,6 +84,11 @@ pub struct Flow {
     /// With the first line, all that a round over all flows touches.
     code: ArcSwap<Code>,
     extra: Mutex<Option<Box<Extras>>>,
+}
+
+fn may_be_tcp(key: &Base, mask: &Base) -> bool {
+    let ip = matches!(key.dl_type.get(), eth::IP | eth::IPV6);
+    mask.dl_type.get() != u16::MAX || ip && (mask.nw_proto != u8::MAX || key.nw_proto == ipproto::TCP)
 }
 
 /// What other workers than the first count.
@@ -103,6 +111,7 @@ impl Flow {
             state: AtomicU32::new(0),
             owner: AtomicI32::new(NOBODY),
             own: Slot::default(),
+            tcp: may_be_tcp(&key.base, &mask.0.base),
             ufid: ufid.unwrap_or_else(|| names.ufid(key, &mask)),
             megaflow: names.megaflow(&masked, &mask),
             key: Packed::new(key),

@@ -81,6 +81,12 @@ impl Marks {
         self.turns[place_of(mark)].load(Ordering::Acquire)
     }
 
+    /// The place that `turn_of` reads, to ask for its line beforehand.
+    #[inline]
+    pub fn line_of(&self, mark: u32) -> &AtomicU32 {
+        &self.turns[place_of(mark)]
+    }
+
     /// The flow that packets with this mark are of, and the turn in which it is so. None: nobody's, or not any
     /// more.
     pub fn owner(&self, mark: u32) -> Option<(Ufid, u32)> {

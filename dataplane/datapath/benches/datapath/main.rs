@@ -11,6 +11,7 @@ mod common;
 mod action;
 mod adaptive;
 mod lookup;
+mod marks;
 mod measure;
 mod parse;
 mod ring;
@@ -29,6 +30,7 @@ const BENCHES: &[(&str, fn(&Run))] = &[
     ("dpcls", lookup::dpcls),
     ("action", action::run),
     ("turn", turn::run),
+    ("marks", marks::run),
     ("adaptive", adaptive::run),
     ("tse", tse::run),
     ("storm", storm::run),

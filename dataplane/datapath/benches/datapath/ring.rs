@@ -30,6 +30,8 @@ pub struct Ring {
     pub polling: Polling,
     free: Arc<Mutex<VecDeque<Packet>>>,
     pattern: Arc<Mutex<Pattern>>,
+    /// What a NIC that knows the flows would report with their packets, by flow.
+    pub marks: Arc<Mutex<Vec<u32>>>,
 }
 
 impl Ring {
@@ -41,20 +43,27 @@ impl Ring {
     pub fn of(name: &str, packets: usize, pattern: Pattern, stamp: Stamp, polling: Polling) -> Arc<Ring> {
         let free = (0..packets).map(|_| Packet::from_slice(&udp(0, 0))).collect();
         let (free, pattern) = (Arc::new(Mutex::new(free)), Arc::new(Mutex::new(pattern)));
-        Arc::new(Ring { name: name.into(), stamp, polling, free, pattern })
+        Arc::new(Ring { name: name.into(), stamp, polling, free, pattern, marks: Arc::default() })
     }
 
     /// Another port of the same ring: sends into it, delivers nothing.
     pub fn sink(self: &Arc<Ring>, name: &str) -> Arc<Ring> {
         let pattern: Arc<Mutex<Pattern>> = Arc::new(Mutex::new(Box::new(|| u32::MAX)));
-        Arc::new(Ring { name: name.into(), stamp: self.stamp, polling: self.polling, free: self.free.clone(), pattern })
+        Arc::new(Ring {
+            name: name.into(),
+            stamp: self.stamp,
+            polling: self.polling,
+            free: self.free.clone(),
+            pattern,
+            marks: Arc::default(),
+        })
     }
 }
 
 /// Packets on their way round at most.
 const KEPT_MAX: usize = 4096;
 
-struct Rx(Arc<Mutex<VecDeque<Packet>>>, Arc<Mutex<Pattern>>, Stamp, Vec<u8>);
+struct Rx(Arc<Mutex<VecDeque<Packet>>>, Arc<Mutex<Pattern>>, Stamp, Vec<u8>, Arc<Mutex<Vec<u32>>>);
 struct Tx(Arc<Mutex<VecDeque<Packet>>>);
 
 /// A number that is no flow's: the source has nothing.
@@ -63,6 +72,7 @@ pub const NOTHING: u32 = u32::MAX;
 impl RxQueue for Rx {
     fn recv(&mut self, out: &mut Batch) -> Result<usize, DeviceError> {
         let (mut free, mut pattern) = (self.0.lock(), self.1.lock());
+        let marks = self.4.lock();
         let mut n = 0;
         while out.room() > 0 {
             let flow = pattern();
@@ -73,6 +83,7 @@ impl RxQueue for Rx {
             let mut packet = free.pop_front().unwrap_or_else(|| Packet::from_slice(&self.3));
             let (data, meta) = packet.parts_mut();
             *meta = Meta::NEW;
+            meta.flow_mark = marks.get(flow as usize).copied().unwrap_or(0);
             (self.2)(data, flow);
             let _ = out.push(packet);
             n += 1;
@@ -117,7 +128,7 @@ impl Device for Ring {
         None
     }
     fn open_rxq(&self, _: usize) -> Result<Box<dyn RxQueue>, DeviceError> {
-        Ok(Box::new(Rx(self.free.clone(), self.pattern.clone(), self.stamp, udp(0, 0))))
+        Ok(Box::new(Rx(self.free.clone(), self.pattern.clone(), self.stamp, udp(0, 0), self.marks.clone())))
     }
     fn open_txq(&self, _: usize) -> Result<Box<dyn TxQueue>, DeviceError> {
         Ok(Box::new(Tx(self.free.clone())))

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use fv_dpif::WorkerId;
-use fv_flow::key::{Base, eth, ipproto};
 
 use super::dpcls::Mask;
 use super::line::NONE;
@@ -90,15 +89,6 @@ impl Entry {
             Some(_) => State::Changed,
             None => State::Dead,
         }
-    }
-
-    /// None of its packets is TCP.
-    #[inline(always)]
-    pub fn cannot_be_tcp(&self) -> bool {
-        let (key, mask): (&Base, &Base) =
-            (zerocopy::transmute_ref!(&self.base), zerocopy::transmute_ref!(self.mask.first()));
-        let ip = matches!(key.dl_type.get(), eth::IP | eth::IPV6);
-        mask.dl_type.get() == u16::MAX && (!ip || mask.nw_proto == u8::MAX && key.nw_proto != ipproto::TCP)
     }
 
     /// Takes over a changed program.

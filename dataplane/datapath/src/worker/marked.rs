@@ -5,7 +5,7 @@
 //! Cost: no parsing and no lookup, where the program is an output and the flow cannot be TCP.
 
 use fv_core::DpPort;
-use fv_dpif::DropReason;
+use fv_dpif::{DropReason, Marks};
 use fv_flow::key::{eth, ipproto};
 use fv_packet::{BATCH_MAX, Batch, Packet};
 
@@ -38,6 +38,41 @@ impl Worker {
     /// others.
     pub(super) fn process_by_marks(&mut self, q: usize, port: DpPort) {
         let Some(marks) = self.marks.take() else { return };
+        if self.all_marked(&marks, port) {
+            self.run_marked();
+        } else {
+            self.process_some(q, port, &marks);
+        }
+        self.marks = Some(marks);
+        self.finish_work(Some(q));
+    }
+
+    /// If marks lead all packets of the burst to their flows, makes them the run.
+    fn all_marked(&mut self, marks: &Marks, port: DpPort) -> bool {
+        let Some(run) = &mut self.run else { return false };
+        let n = self.scratch.batch.len();
+        let (mut burst, mut good) = ([0; BATCH_MAX], true);
+        for (packet, mark) in self.scratch.batch.iter_mut().zip(&mut burst) {
+            packet.prefetch();
+            good &= packet.len() >= FRAME_MIN;
+            let meta = packet.meta_mut();
+            meta.in_port = port.0;
+            *mark = meta.flow_mark;
+            good &= *mark != 0;
+        }
+        if !good || !self.table.all_marked(marks, &burst[..n], &mut run.found[..n]) {
+            return false;
+        }
+        for packet in self.scratch.batch.iter_mut() {
+            // It means nothing to whom the packet may be sent.
+            packet.meta_mut().flow_mark = 0;
+        }
+        std::mem::swap(&mut run.batch, &mut self.scratch.batch);
+        true
+    }
+
+    #[cold]
+    fn process_some(&mut self, q: usize, port: DpPort, marks: &Marks) {
         let mut all = self.scratch.batch.take();
         let mut unknown = [0; BATCH_MAX];
         for mut packet in all.drain() {
@@ -49,30 +84,29 @@ impl Worker {
                 self.env.drop(packet, DropReason::RxInvalidPacket);
                 continue;
             }
-            let flow = if mark == 0 { None } else { self.table.marked(&marks, mark) };
-            let batch = match flow {
+            let flow = if mark == 0 { None } else { self.table.marked(marks, mark) };
+            // Each came out of a batch as large.
+            match flow {
                 Some(index) => {
-                    self.process_unmarked(q, &marks, &unknown);
-                    self.run.found[self.run.batch.len()] = index;
-                    &mut self.run.batch
+                    self.process_unmarked(q, marks, &unknown);
+                    if let Some(run) = &mut self.run {
+                        run.found[run.batch.len()] = index;
+                        let _ = run.batch.push(packet);
+                    }
                 }
                 None => {
                     self.run_marked();
                     unknown[self.scratch.batch.len()] = mark;
-                    &mut self.scratch.batch
+                    let _ = self.scratch.batch.push(packet);
                 }
-            };
-            // It came out of a batch as large.
-            let _ = batch.push(packet);
+            }
         }
-        self.process_unmarked(q, &marks, &unknown);
+        self.process_unmarked(q, marks, &unknown);
         self.run_marked();
-        self.marks = Some(marks);
-        self.finish_work(Some(q));
     }
 
     /// As if there were no marks, except that those of packets with flows are remembered.
-    fn process_unmarked(&mut self, q: usize, marks: &fv_dpif::Marks, unknown: &[u32; BATCH_MAX]) {
+    fn process_unmarked(&mut self, q: usize, marks: &Marks, unknown: &[u32; BATCH_MAX]) {
         let n = self.scratch.batch.len();
         if n == 0 {
             return;
@@ -89,13 +123,10 @@ impl Worker {
     }
 
     fn run_marked(&mut self) {
-        let n = self.run.batch.len();
-        if n == 0 {
-            return;
-        }
+        let n = self.run.as_ref().map_or(0, |r| r.batch.len());
+        let Some(mut run) = self.run.take_if(|_| n != 0) else { return };
         self.env.stats.add(Stat::MarkHit, n as u64);
         self.pressed |= n == BATCH_MAX;
-        let mut run = std::mem::take(&mut *self.run);
         let shape = self.table.entry(run.found[0]).map_or(Shape::Actions, |e| e.shape);
         let mut alike = true;
         let mut i = 0;
@@ -123,7 +154,7 @@ impl Worker {
                 }
             }
         }
-        *self.run = run;
+        self.run = Some(run);
     }
 }
 
@@ -131,7 +162,7 @@ impl Worker {
 #[inline]
 fn look(packet: &mut Packet, entry: &Entry, special: bool, vlan_limit: u8) -> u16 {
     if !special && !entry.code.needs_headers {
-        if entry.cannot_be_tcp() {
+        if !entry.flow.tcp {
             return 0;
         }
         if let Some(flags) = tcp_flags(packet.data(), vlan_limit) {

@@ -148,7 +148,8 @@ pub struct Worker {
     scratch: Box<Scratch>,
     /// Flows are offloaded: what the marks in packets mean.
     marks: Option<Arc<Marks>>,
-    run: Box<marked::Run>,
+    /// Always there, except while it is run.
+    run: Option<Box<marked::Run>>,
     /// The next turn looks into every queue.
     look: bool,
     /// How fast ticks go, those at the beginning of the last turn, and whether packets with flows piled up
@@ -197,7 +198,7 @@ impl Worker {
             env,
             scratch: Box::default(),
             marks: None,
-            run: Box::default(),
+            run: Some(Box::default()),
             look: false,
             pace: Pace::default(),
             last_turn: 0,
