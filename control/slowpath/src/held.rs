@@ -106,6 +106,10 @@ impl Slowpath {
         let mut held = false;
         for ask in &out.unresolved {
             held |= self.held.push((ask.bridge_name.clone(), ask.target), packet, key, now);
+            // The answer may have come to another thread since the translation: then nobody else sends the packet.
+            if ask.net.neighbours.find(&ask.bridge_name, ask.target, now).is_some() {
+                self.send_held(&ask.bridge_name, ask.target, now);
+            }
         }
         held
     }
@@ -126,6 +130,10 @@ impl Slowpath {
     /// A neighbour is known now, or another than before: flows follow, and what waited for it is sent.
     pub fn neighbour_changed(&self, bridge: &str, ip: IpAddr, now: Nanos) {
         self.model_changed();
+        self.send_held(bridge, ip, now);
+    }
+
+    fn send_held(&self, bridge: &str, ip: IpAddr, now: Nanos) {
         let view = self.view.load();
         let mac = view.tunnels.net.neighbours.find(bridge, ip, now);
         for w in self.held.take(&(bridge.to_owned(), ip)) {

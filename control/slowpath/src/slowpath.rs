@@ -366,8 +366,8 @@ impl Slowpath {
             // Bits that the rules now look at but the flow does not match.
             want.0.words().iter().zip(mask.0.words()).any(|(w, have)| w & !have != 0)
         };
-        if out.error.is_some() {
-            // The next packet tells whether it is still so.
+        if out.error.is_some() || !out.unresolved.is_empty() {
+            // The next packet tells whether it is still so, or waits for what is not known any more.
             crate::DELETED_STALE.inc();
             self.release_later(out.frozen);
             return Outcome::Delete;

@@ -211,8 +211,9 @@ fn the_first_packet_over_a_cold_tunnel_is_held() {
     let mac = |ns: &Netns, dev: &str| ns.run(&format!("cat /sys/class/net/{dev}/address"), 5).stdout.trim().to_string();
     u.host.ip(&format!("neigh replace 198.19.0.1 lladdr {} dev eth0", mac(&u.peer, "vx0")));
     u.peer.ip(&format!("neigh replace 198.19.0.2 lladdr {} dev vx0", mac(&u.host, "eth0")));
-    // What else the two send may make them known again before the ping.
+    // What is counted late, or else is sent, may make the peer known again before the ping.
     for _ in 0..20 {
+        u.env.appctl("revalidator/wait");
         u.env.appctl("tnl/neigh/flush");
         u.env.appctl("revalidator/wait");
         assert!(u.host.ping("198.19.0.1", 1), "{}", u.env.appctl("tnl/neigh/show"));
