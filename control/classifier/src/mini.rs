@@ -6,10 +6,10 @@ use fv_flow::key::FLOW_WORDS;
 use fv_flow::{FlowKey, FlowMask, Match};
 use hashbrown::Equivalent;
 
-const _: () = assert!(FLOW_WORDS <= 64);
+const _: () = assert!(FLOW_WORDS <= 128);
 
 /// Indices of the set bits, ascending.
-fn bits(mut map: u64) -> impl Iterator<Item = usize> {
+fn bits(mut map: u128) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         (map != 0).then(|| {
             let i = map.trailing_zeros() as usize;
@@ -19,14 +19,14 @@ fn bits(mut map: u64) -> impl Iterator<Item = usize> {
     })
 }
 
-fn map_of(mask: &FlowMask) -> u64 {
-    mask.0.words().iter().enumerate().fold(0, |m, (i, w)| m | (u64::from(*w != 0) << i))
+fn map_of(mask: &FlowMask) -> u128 {
+    mask.0.words().iter().enumerate().fold(0, |m, (i, w)| m | (u128::from(*w != 0) << i))
 }
 
 /// The nonzero words of a mask.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MiniMask {
-    map: u64,
+    map: u128,
     words: Box<[u64]>,
 }
 
@@ -36,8 +36,8 @@ impl Hash for MiniMask {
     }
 }
 
-fn hash_mask<H: Hasher>(map: u64, words: &[u64], h: &mut H) {
-    h.write_u64(map);
+fn hash_mask<H: Hasher>(map: u128, words: &[u64], h: &mut H) {
+    h.write_u128(map);
     words.iter().for_each(|w| h.write_u64(*w));
 }
 
@@ -89,10 +89,10 @@ impl MiniMask {
     }
 }
 
-/// A match in 16 bytes a word that it uses, instead of [`Match`]'s 896.
+/// A match in 16 bytes a word that it uses, instead of a [`Match`]'s 1408.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct MiniMatch {
-    map: u64,
+    map: u128,
     /// The masks of the mapped words, then their values.
     words: Box<[u64]>,
 }
@@ -117,7 +117,7 @@ impl MiniMatch {
 
     /// The value of a word of the key; zero where nothing of it is matched.
     pub(crate) fn value(&self, word: usize) -> u64 {
-        let bit = 1 << word;
+        let bit = 1u128 << word;
         match self.map & bit {
             0 => 0,
             _ => self.values()[(self.map & (bit - 1)).count_ones() as usize],

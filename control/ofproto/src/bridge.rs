@@ -406,6 +406,7 @@ impl Ofproto {
             mac_table: self.mac_table.clone(),
             groups: self.groups.clone(),
             meters: self.meters.clone(),
+            tun_options: self.tlvs.table().clone(),
             forward_bpdu: self.settings.forward_bpdu,
             has_controller: self.conns.any_controller_connected(),
             wants_miss: self.conns.wants_miss(),
@@ -444,7 +445,7 @@ impl Ofproto {
 fn flow_removed(r: &RuleRef, reason: FlowRemovedReason, at: Nanos) -> FlowRemoved {
     let (duration_s, duration_ns) = crate::dump::duration(at.saturating_sub(r.created));
     FlowRemoved {
-        match_: r.matches().expand(),
+        match_: crate::rule::match_of(r),
         cookie: r.cookie,
         priority: r.priority().clamp(0, 0xffff) as u16,
         reason,

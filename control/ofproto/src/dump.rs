@@ -117,7 +117,7 @@ pub fn flow_stats(r: &RuleRef, now: Nanos) -> FlowStats {
     let (duration_s, duration_ns) = duration(now.saturating_sub(r.created));
     let seconds = |t: Nanos| Some(now.saturating_sub(t).secs().min(0xffff) as u16);
     FlowStats {
-        match_: r.matches().expand(),
+        match_: crate::rule::match_of(r),
         cookie: r.cookie,
         table: r.table,
         priority: r.priority().clamp(0, 0xffff) as u16,

@@ -48,7 +48,8 @@ impl Ofproto {
 pub(crate) fn table_features(tables: &Tables, id: u8) -> TableFeatures {
     let t = tables.table(id);
     let last = usize::from(id) + 1 >= N_VISIBLE_TABLES;
-    let actions = TableActions { actions: ACTIONS, set_fields: Field::all().filter(|f| f.is_writable()).collect() };
+    let actions =
+        TableActions { actions: ACTIONS, set_fields: Field::all_with_options().filter(|f| f.is_writable()).collect() };
     let instructions = TableInstructions {
         next: (id.saturating_add(1)..N_VISIBLE_TABLES as u8).collect(),
         instructions: if last { INSTRUCTIONS & !GOTO_TABLE } else { INSTRUCTIONS },
@@ -70,8 +71,8 @@ pub(crate) fn table_features(tables: &Tables, id: u8) -> TableFeatures {
         supports_vacancy: false,
         nonmiss: instructions.clone(),
         table_miss: instructions,
-        matches: Field::all().collect(),
-        mask: Field::all().filter(|f| f.info().maskable == Maskable::Full).collect(),
-        wildcard: Field::all().collect(),
+        matches: Field::all_with_options().collect(),
+        mask: Field::all_with_options().filter(|f| f.info().maskable == Maskable::Full).collect(),
+        wildcard: Field::all_with_options().collect(),
     }
 }

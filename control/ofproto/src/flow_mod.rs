@@ -367,12 +367,9 @@ impl Ofproto {
                 }
                 // Translation does not carry these out yet: refused, since a rule that silently does
                 // less than it says is worse than none.
-                Action::Ct(_)
-                | Action::Nat(_)
-                | Action::Encap(_)
-                | Action::Decap(_)
-                | Action::DecNshTtl
-                | Action::DeleteField(_) => return Err(OfError::BacBadType),
+                Action::Ct(_) | Action::Nat(_) | Action::Encap(_) | Action::Decap(_) | Action::DecNshTtl => {
+                    return Err(OfError::BacBadType);
+                }
                 _ => {}
             }
             if let Some(n) = a.nested() {
@@ -386,7 +383,8 @@ impl Ofproto {
 /// The rule that adding the flow makes.
 pub(crate) fn rule_of(fm: &FlowMod, table: u8, now: Nanos) -> Rule {
     let mut rule = Rule::new(table, fm.new_cookie, Arc::new(fm.actions.clone()), now)
-        .with_timeouts(fm.idle_timeout_s, fm.hard_timeout_s);
+        .with_timeouts(fm.idle_timeout_s, fm.hard_timeout_s)
+        .with_match(&fm.match_);
     rule.flags = FlowModFlags(fm.flags.0 & STORED_FLAGS);
     rule.importance = fm.importance;
     rule

@@ -1,7 +1,7 @@
 //! Requests of connections, carried out.
 
 use fv_core::{Nanos, OfPort, TableId};
-use fv_openflow::action::{CheckCx, check};
+use fv_openflow::action::{Bind, CheckCx, check, options_of};
 use fv_openflow::msg::flow::{AggregateStats, FlowModFlags, FlowStatsRequest, NO_BUFFER};
 use fv_openflow::msg::packet::PacketOut;
 use fv_openflow::msg::queue::QueueDesc;
@@ -17,10 +17,11 @@ use crate::conn::{Connection, Received, xid_of};
 use crate::dump::{Dump, Form};
 use crate::features::table_features;
 use crate::flow_mod::{ChangeRef, Criteria, MAX_PORTS, Step};
+use crate::group::Groups;
 use crate::host::Host;
 use crate::meter::meter_features;
 use crate::rule::RuleRef;
-use crate::tables::{N_TABLES, N_VISIBLE_TABLES, TABLE_INTERNAL};
+use crate::tables::{N_TABLES, N_VISIBLE_TABLES, TABLE_INTERNAL, Tables};
 
 /// Nicira's flow formats.
 const OPENFLOW_10: u32 = 0;
@@ -41,12 +42,13 @@ impl Ofproto {
     fn handle_message(
         &mut self,
         c: &mut Connection,
-        m: Message,
+        mut m: Message,
         frame: &[u8],
         now: Nanos,
         host: &mut dyn Host,
     ) -> Result<(), OfError> {
         let xid = m.xid;
+        m.body.bind(self.tlvs.table().layout())?;
         match m.body {
             // What only we may say, and what needs no answer.
             Body::Error(_) | Body::FlowAge | Body::EchoReply(_) | Body::Hello(_) => Ok(()),
@@ -173,7 +175,10 @@ impl Ofproto {
             Body::QueueConfigRequest(port) => self.queue_configs(c, xid, port, host),
             Body::TlvTableMod(m) => {
                 reject_secondary(c)?;
-                self.tlvs.change(&m)
+                let (tables, groups) = (&self.tables, &self.groups);
+                self.tlvs.change(&m, || options_used(tables, groups))?;
+                self.view_dirty = true;
+                Ok(())
             }
             Body::TlvTableRequest => {
                 c.reply(xid, Body::TlvTableReply(self.tlvs.reply()));
@@ -330,7 +335,9 @@ impl Ofproto {
         steps: &mut Vec<Step>,
         host: &mut dyn Host,
     ) -> Result<(), OfError> {
-        match commit.mods.get(i).transpose()?.map(|m| m.body) {
+        let mut body = commit.mods.get(i).transpose()?.map(|m| m.body);
+        body.iter_mut().try_for_each(|b| b.bind(self.tlvs.table().layout()))?;
+        match body {
             Some(Body::FlowMod(fm) | Body::NxFlowMod(fm)) => {
                 let fm = prepared(*fm, c.version())?;
                 self.change_start(now, ChangeRef::Flow(&fm), steps)
@@ -548,6 +555,15 @@ fn reject_secondary(c: &Connection) -> Result<(), OfError> {
 /// What a flow-mod of a connection means in its version, its actions checked against its match. The
 /// counters of a flow that is added over another start anew in OpenFlow 1.0, and in 1.1 also those
 /// of modified ones; later versions say so by a flag.
+/// The options of tunnels that flows and groups name, a bit each.
+fn options_used(tables: &Tables, groups: &Groups) -> u64 {
+    let version = tables.version();
+    let rules = tables.all().flat_map(|(_, t)| t.cls.rules(version));
+    let of_rules = rules.fold(0, |all, r| all | r.matches().expand().mask.0.pipe.tun_present | options_of(&r.actions));
+    let buckets = groups.values().flat_map(|g| &g.buckets);
+    buckets.fold(of_rules, |all, b| all | options_of(&b.actions))
+}
+
 pub(crate) fn prepared(mut fm: FlowMod, v: Option<Version>) -> Result<FlowMod, OfError> {
     let version = v.unwrap_or(Version::V10);
     let resets = match version {

@@ -162,7 +162,7 @@ pub(crate) fn flow_update(event: MonitorEvent, r: &RuleRef, actions: bool) -> Fl
         hard_timeout_s: r.hard_timeout_s(),
         table: r.table,
         cookie: r.cookie,
-        match_: r.matches().expand(),
+        match_: crate::rule::match_of(r),
         actions: actions.then(|| (*r.actions).clone()),
     }))
 }

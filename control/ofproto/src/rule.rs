@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::Relaxed};
 
 use fv_classifier::ClsRule;
 use fv_core::Nanos;
+use fv_flow::{Match, TunLayout};
 use fv_openflow::Actions;
 use fv_openflow::msg::FlowModFlags;
 
@@ -66,6 +67,17 @@ pub struct Rule {
     hard_timeout_s: AtomicU16,
     /// The time under which the bridge's timers know it; 0 if they do not.
     pub(crate) timer: AtomicU64,
+    /// Where the options of tunnels are that the match names, if it names any.
+    options: Option<Box<TunLayout>>,
+}
+
+/// The rule's match.
+pub fn match_of(r: &RuleRef) -> Match {
+    let m = r.matches().expand();
+    match &r.options {
+        Some(layout) => Match { layout: **layout, ..m },
+        None => m,
+    }
 }
 
 impl Rule {
@@ -82,6 +94,7 @@ impl Rule {
             idle_timeout_s: AtomicU16::new(0),
             hard_timeout_s: AtomicU16::new(0),
             timer: AtomicU64::new(0),
+            options: None,
         }
     }
 
@@ -99,7 +112,15 @@ impl Rule {
             idle_timeout_s: AtomicU16::new(self.idle_timeout_s()),
             hard_timeout_s: AtomicU16::new(self.hard_timeout_s()),
             timer: AtomicU64::new(0),
+            options: self.options.clone(),
         }
+    }
+
+    /// As the rule of a match.
+    #[must_use]
+    pub fn with_match(mut self, m: &Match) -> Rule {
+        self.options = (m.mask.0.pipe.tun_present != 0).then(|| Box::new(m.layout));
+        self
     }
 
     #[must_use]

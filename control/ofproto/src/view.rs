@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use fv_classifier::Version;
 use fv_core::{DpPort, OfPort};
-use fv_flow::DpKey;
+use fv_flow::{DpKey, TunTable};
 use fv_l2::{BfdMatch, MacTable, MonitorRef, VlanSet};
 use fv_openflow::msg::FragHandling;
 use fv_openflow::msg::port::{PortConfig, PortState};
@@ -86,6 +86,8 @@ pub struct BridgeView {
     pub mac_table: Arc<MacTable>,
     pub groups: Arc<Groups>,
     pub meters: Arc<Meters>,
+    /// Options of tunnels and their fields.
+    pub tun_options: Arc<TunTable>,
     /// Forward frames to reserved multicast addresses.
     pub forward_bpdu: bool,
     /// A controller is connected (or fail-mode is secure): NORMAL is not the only forwarder.

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use fv_core::DpPort;
 use fv_flow::DpKey;
-use fv_flow::key::{Base, DP_WORDS};
+use fv_flow::key::{Base, DP_WORDS, Opts, Pipe};
 use fv_ofproto::RuleRef;
 use fv_ofproto::view::{BridgeId, View};
 use fv_xlate::Looked;
@@ -20,6 +20,13 @@ const MAX_RULES: usize = 64;
 
 /// Where the port of entry is in a key.
 const PORT_WORD: usize = std::mem::offset_of!(Base, in_port) / 8;
+
+/// Where the tunnel's options are, and what says which there are.
+const OPTIONS: std::ops::Range<usize> = {
+    let from = std::mem::offset_of!(DpKey, opts) / 8;
+    from..from + size_of::<Opts>() / 8
+};
+const OPTIONS_PRESENT: usize = DP_WORDS + std::mem::offset_of!(Pipe, tun_present) / 8;
 
 /// A changed rule as flows are tested against it.
 #[derive(Clone)]
@@ -79,6 +86,8 @@ impl Changes {
                 let w = usize::from(*w);
                 let (key, known) = match w {
                     PORT_WORD => (head.words()[PORT_WORD], ukey.mask.word(PORT_WORD)),
+                    // The datapath has these in another form.
+                    w if OPTIONS.contains(&w) || w == OPTIONS_PRESENT => (0, 0),
                     // What only the pipeline has is zero at first, for all packets.
                     DP_WORDS.. => (0, u64::MAX),
                     _ => (ukey.key.word(w), ukey.mask.word(w)),

@@ -1,5 +1,6 @@
 //! Paused pipelines: what of them travels to a controller, and what a controller brings back.
 
+use fv_flow::FieldValue;
 use fv_ofproto::view::{BridgeId, View};
 use fv_openflow::msg::continuation::MAX_PUSHED;
 use fv_openflow::msg::packet::{Continuation, PacketIn};
@@ -22,7 +23,7 @@ fn bridge_of(name: &[u8; 16]) -> Option<BridgeId> {
 
 /// `odp_port` is where the packet came in.
 pub fn continuation(f: &Frozen, odp_port: u32) -> Continuation {
-    let bytes = |p: &Pushed| p.value.to_be_bytes()[MAX_PUSHED.saturating_sub(p.n_bytes.into())..].to_vec();
+    let bytes = |p: &Pushed| p.value.to_be_bytes(p.n_bytes.into());
     Continuation {
         bridge: name_of(f.bridge),
         stack: f.stack.iter().map(bytes).collect(),
@@ -38,10 +39,7 @@ pub fn continuation(f: &Frozen, odp_port: u32) -> Continuation {
 pub fn resumed(p: &PacketIn, view: &View) -> Option<Frozen> {
     let c = p.continuation.as_ref()?;
     let bridge = bridge_of(&c.bridge).filter(|b| view.bridges.contains_key(b))?;
-    let pushed = |b: &Vec<u8>| Pushed {
-        value: b.iter().fold(0, |v, x| v << 8 | u128::from(*x)),
-        n_bytes: b.len().min(MAX_PUSHED) as u8,
-    };
+    let pushed = |b: &Vec<u8>| Pushed { value: FieldValue::from_be_bytes(b), n_bytes: b.len().min(MAX_PUSHED) as u8 };
     Some(Frozen {
         bridge,
         table: 0,
@@ -72,7 +70,10 @@ mod tests {
             bridge: BridgeId(3),
             table: 0,
             key,
-            stack: vec![Pushed { value: 5, n_bytes: 1 }, Pushed { value: u128::MAX, n_bytes: 16 }],
+            stack: vec![
+                Pushed { value: 5u64.into(), n_bytes: 1 },
+                Pushed { value: FieldValue::ones(992), n_bytes: 124 },
+            ],
             action_set: vec![Action::Group(1)],
             actions: vec![Action::UnrollXlate { table: 9, cookie: 7 }, Action::Exit],
             cookie: u64::MAX,

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use fv_core::{Nanos, RecircId, Ufid};
 use fv_dpif::action::{ControllerUpcall, SlowReasons};
 use fv_dpif::{DpAction, DropReason, FlowStats, Program, UpcallHandler, Userspace, Verdict, WorkerId};
-use fv_flow::{DpKey, DpMask, FlowKey, FlowMask, Match};
+use fv_flow::tun_table::UnknownCritical;
+use fv_flow::{DpKey, DpMask, FlowKey, FlowMask, Match, TunLayout};
 use fv_ofproto::packet_in::PacketInJob;
-use fv_ofproto::view::{BridgeId, View};
+use fv_ofproto::view::{BridgeView, View};
 use fv_openflow::action::PacketInReason;
 use fv_openflow::msg::packet::PacketIn;
 use fv_packet::Packet;
-use fv_xlate::{Credit, Effect, Input, Output, Start};
+use fv_xlate::{Credit, Effect, Input, Output, Start, XlateError};
 use parking_lot::Mutex;
 
 use crate::pull::{self, Applied};
@@ -32,12 +33,22 @@ const MAX_PENDING: usize = 256;
 
 pub(crate) type PendingList = Mutex<Vec<Pending>>;
 
-/// The pipeline's key for a datapath key, and the bridge; None if no bridge has the port.
-pub(crate) fn receive(view: &View, key: &DpKey) -> Option<(BridgeId, FlowKey)> {
+/// The bridge that has the packet's port, and the pipeline's key; None if no bridge has it. The key
+/// says whether the tunnel's options could be understood.
+pub fn receive<'a>(view: &'a View, key: &DpKey) -> Option<(&'a BridgeView, FlowKey, Result<(), UnknownCritical>)> {
     let (bridge, port) = view.origin(key)?;
+    let bridge = view.bridges.get(&bridge)?;
     let mut k = FlowKey { dp: *key, ..FlowKey::default() };
     k.dp.base.in_port = port.0;
-    Some((bridge, k))
+    let understood = bridge.tun_options.receive(&mut k);
+    Some((bridge, k, understood))
+}
+
+/// The mask's options in the form in which the datapath has them.
+fn to_wire(bridge: &BridgeView, key: &DpKey, mask: &mut FlowMask) {
+    if mask.0.pipe.tun_present != 0 {
+        mask.0.dp = bridge.tun_options.mask(mask, key).0;
+    }
 }
 
 /// The mask as the datapath takes it.
@@ -81,15 +92,15 @@ fn slow_program(why: SlowReasons) -> Program {
 impl Slowpath {
     /// Translates the packet with `key` as received now; `packet` None for a revalidation.
     pub(crate) fn translate(&self, view: &View, key: &DpKey, packet: Option<&Packet>, now: Nanos) -> Option<Output> {
-        let (bridge, flow) = receive(view, key)?;
+        let (bridge, flow, understood) = receive(view, key)?;
         let frozen = match key.base.recirc_id {
             0 => None,
             id => Some(self.frozen.find(RecircId(id))?),
         };
         let freeze = |s| self.frozen.freeze(s);
-        Some(fv_xlate::translate(&Input {
+        let input = Input {
             view,
-            bridge: frozen.as_ref().map_or(bridge, |f| f.bridge),
+            bridge: frozen.as_ref().map_or(bridge.id, |f| f.bridge),
             key: flow,
             packet,
             start: frozen.as_deref().map_or(Start::Tables, Start::Thaw),
@@ -97,7 +108,18 @@ impl Slowpath {
             now,
             trace: false,
             names: false,
-        }))
+        };
+        let mut out = match understood {
+            Ok(()) => fv_xlate::translate(&input),
+            Err(UnknownCritical) => {
+                let mut out = fv_xlate::failed(&input, XlateError::InvalidTunnelMetadata);
+                // Which options there are is what decides.
+                out.mask.0.pipe.tun_present = u64::MAX;
+                out
+            }
+        };
+        to_wire(bridge, key, &mut out.mask);
+        Some(out)
     }
 
     fn one_packet(packet: &Packet, now: Nanos, key: &DpKey) -> FlowStats {
@@ -172,7 +194,7 @@ impl Slowpath {
             reason: reason_of(c.reason),
             table: f.table,
             cookie: c.rule_cookie,
-            metadata: metadata_match(&f.key),
+            metadata: metadata_match(&f.key, self.options_of(f.bridge)),
             userdata: f.userdata.clone(),
             continuation: f.pause.then(|| Box::new(crate::resume::continuation(&f, packet.meta().in_port))),
             ..PacketIn::default()
@@ -183,6 +205,11 @@ impl Slowpath {
         } else {
             crate::PACKET_IN_OVERFLOW.inc();
         }
+    }
+
+    /// Where a bridge's options of tunnels are.
+    fn options_of(&self, bridge: fv_ofproto::view::BridgeId) -> TunLayout {
+        self.view.load().bridge(bridge).map(|b| *b.tun_options.layout()).unwrap_or_default()
     }
 
     /// What comes from nobody's port is dropped by one flow a port; what comes out of nobody's tunnel by one a tunnel.
@@ -308,8 +335,11 @@ fn reason_of(n: u8) -> PacketInReason {
 }
 
 /// The fields that a packet-in names: those with a value.
-fn metadata_match(key: &FlowKey) -> Match {
-    let mut m = Match { key: *key, ..Match::default() };
+fn metadata_match(key: &FlowKey, layout: TunLayout) -> Match {
+    let mut m = Match { key: *key, layout, ..Match::default() };
+    for o in layout.iter().filter(|o| o.is_in(key)) {
+        m.mask.set_field(fv_flow::Field::TunMetadata(o));
+    }
     m.key.pipe.actset_output = 0;
     m.mask.0.dp.base.in_port = u32::MAX;
     for f in fv_flow::Field::all() {

@@ -83,6 +83,7 @@ impl Ctx<'_> {
             | Action::PopQueue => self.header_action(a),
             Action::RegMove { src, dst } => self.reg_move(src, dst),
             Action::SetField(s) => self.set_field(s),
+            Action::DeleteField(f) => self.delete_field(*f),
             Action::StackPush(s) => self.stack_push(s),
             Action::StackPop(s) => self.stack_pop(s),
             Action::DecTtl(d) => return self.dec_ttl(d),
@@ -264,7 +265,7 @@ fn below_labels(a: &Action) -> bool {
 }
 
 fn below(f: fv_flow::Field) -> bool {
-    f as u32 >= fv_flow::Field::Ipv4Src as u32
+    f >= fv_flow::Field::Ipv4Src && f.tun_option().is_none()
 }
 
 const SLOT_SET: u8 = 9;

@@ -95,7 +95,7 @@ pub(crate) fn metadata_of(k: &fv_flow::FlowKey) -> fv_flow::FlowKey {
     m.dp.base.in_port = k.base.in_port;
     m.dp.base.pkt_mark = k.base.pkt_mark;
     (m.dp.base.ct_state, m.dp.base.ct_zone, m.dp.base.ct_mark) = (k.base.ct_state, k.base.ct_zone, k.base.ct_mark);
-    m.dp.tun = k.tun;
+    (m.dp.tun, m.dp.opts) = (k.tun, k.opts);
     m.dp.ct = k.ct;
     m.dp.misc.packet_type = k.misc.packet_type;
     m.pipe = k.pipe;

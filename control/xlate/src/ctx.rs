@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fv_core::{Nanos, OfPort, RecircId};
 use fv_dpif::action::{HashAlg, SlowReasons};
 use fv_dpif::{DpAction, Program};
-use fv_flow::{FlowKey, FlowMask};
+use fv_flow::{FieldValue, FlowKey, FlowMask};
 use fv_l2::MacTable;
 use fv_ofproto::learn::LearnJob;
 use fv_ofproto::view::{BridgeId, BridgeView, PortView, View};
@@ -65,7 +65,7 @@ pub enum Start<'a> {
 /// What `push` put on the stack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pushed {
-    pub value: u128,
+    pub value: FieldValue,
     /// Bytes of the field that was pushed.
     pub n_bytes: u8,
 }
@@ -173,12 +173,12 @@ pub struct Looked {
     /// A bit of [`Looked::table_bit`] for each table that was looked into.
     pub tables: u64,
     /// Words of the key that were not the packet's own at some lookup.
-    pub altered: u64,
+    pub altered: u128,
 }
 
 impl Looked {
     /// Any change concerns it.
-    pub const ALL: Looked = Looked { tables: u64::MAX, altered: u64::MAX };
+    pub const ALL: Looked = Looked { tables: u64::MAX, altered: u128::MAX };
 
     /// Tables share bits.
     pub fn table_bit(bridge: BridgeId, table: u8) -> u64 {
@@ -349,7 +349,8 @@ pub fn translate(inp: &Input<'_>) -> Output {
     c.finish()
 }
 
-fn failed(inp: &Input<'_>, e: XlateError) -> Output {
+/// What becomes of packets that cannot be translated for a reason that was found before.
+pub fn failed(inp: &Input<'_>, e: XlateError) -> Output {
     Output {
         program: e.program(),
         mask: initial_mask(&inp.key),

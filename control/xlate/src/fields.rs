@@ -47,7 +47,7 @@ impl Ctx<'_> {
     fn put(&mut self, f: Field, v: u128) {
         self.mask.set_field(f);
         self.see_protocol(f);
-        f.set(&mut self.flow, &FieldValue(v));
+        f.set(&mut self.flow, &FieldValue::new(v));
     }
 
     /// A packet of protocol 0, or of ARP operation 0, is not rewritten above Ethernet, so what is
@@ -84,12 +84,13 @@ impl Ctx<'_> {
             self.note(Kind::Warn, |_| format!("unmet prerequisites for {}, set_field ignored", s.field.name()));
             return;
         }
-        self.mask.set_bits(s.field, &s.mask);
+        let (value, mask) = (s.value.get(), s.mask.get());
+        self.mask.set_bits(s.field, &mask);
         match s.field {
             Field::IpDscpShifted => self.see_no_protocol(s.field),
             _ => self.see_protocol(s.field),
         }
-        s.field.set_masked(&mut self.flow, &s.value, &s.mask);
+        s.field.set_masked(&mut self.flow, &value, &mask);
     }
 
     pub fn reg_move(&mut self, src: &Subfield, dst: &Subfield) {
@@ -98,7 +99,7 @@ impl Ctx<'_> {
         if ok {
             src.unwildcard(&mut self.mask);
             dst.unwildcard(&mut self.mask);
-            let v = src.read(&self.flow);
+            let v = src.value(&self.flow);
             self.see_no_protocol(dst.field);
             dst.write(&mut self.flow, v);
         }
@@ -112,14 +113,21 @@ impl Ctx<'_> {
                 let text = fv_flow::text::format_field(s.field, &s.field.value(&c.flow), None, None);
                 format!("{name} is now {text}")
             } else {
-                format!("{name} is now {}", hex(s.read(&c.flow)))
+                format!("{name} is now {}", s.value(&c.flow).hex())
             }
         });
     }
 
+    /// Takes an option out of the tunnel's header.
+    pub fn delete_field(&mut self, f: Field) {
+        let Some(o) = f.tun_option() else { return };
+        o.delete(&mut self.flow);
+        self.note(Kind::Detail, |_| format!("delete {}", f.name()));
+    }
+
     pub fn stack_push(&mut self, s: &Subfield) {
         s.unwildcard(&mut self.mask);
-        self.stack.push(Pushed { value: s.read(&self.flow), n_bytes: s.n_bits.div_ceil(8) as u8 });
+        self.stack.push(Pushed { value: s.value(&self.flow), n_bytes: s.n_bits.div_ceil(8) as u8 });
     }
 
     pub fn stack_pop(&mut self, s: &Subfield) {

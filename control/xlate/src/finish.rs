@@ -46,11 +46,14 @@ impl Ctx<'_> {
     /// them would only make revalidation disagree with the datapath.
     fn trim_mask(&mut self) {
         let key = &self.inp.key.dp;
+        let tun_present = self.mask.0.pipe.tun_present;
         self.mask.0.pipe = Default::default();
         let m = &mut self.mask.0.dp;
         if key.tun.dst == 0 && key.tun.ipv6_dst == [0; 16] {
-            // A tunnel id that was written for the way out.
-            m.tun = Default::default();
+            // What was written for the way out.
+            (m.tun, m.opts) = Default::default();
+        } else {
+            self.mask.0.pipe.tun_present = tun_present;
         }
         if key.misc.packet_type != 0 {
             // No Ethernet header, no addresses.

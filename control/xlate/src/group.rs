@@ -135,7 +135,7 @@ impl Ctx<'_> {
         let mut looked_at = FlowMask::default();
         for (field, mask) in &group.props.fields {
             if field.prerequisites_met_wc(&self.flow, &mut looked_at) {
-                let value = fv_flow::FieldValue(field.value(&self.flow).0 & mask.0);
+                let value = field.value(&self.flow) & *mask;
                 h = hash::bytes(&value.to_be_bytes(field.n_bytes()), h);
                 looked_at.set_bits(*field, mask);
             }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fv_core::OfPort;
 use fv_flow::FieldValue;
-use fv_flow::{FlowKey, Match};
+use fv_flow::{FlowKey, Match, TunLayout};
 use fv_ofproto::learn::LearnJob;
 use fv_openflow::action::{Action, Learn, LearnDst, LearnSrc, load};
 use fv_openflow::msg::flow::{FlowMod, FlowModCommand, FlowModFlags, NO_BUFFER};
@@ -23,7 +23,7 @@ impl Ctx<'_> {
             self.note(Kind::Warn, |_| "suppressing side effects, so learn action ignored".into());
             return;
         }
-        let flow = flow_of(l, &self.flow);
+        let flow = flow_of(l, &self.flow, self.br.tun_options.layout());
         self.note(Kind::Detail, |c| flow_text(c, &flow));
         let job = Arc::new(LearnJob { flow, limit: l.limit });
         // Limits count rules of any match.
@@ -50,21 +50,21 @@ impl Ctx<'_> {
 }
 
 /// The change that makes the flow which `l` says for a packet with this key.
-pub fn flow_of(l: &Learn, key: &FlowKey) -> FlowMod {
-    let mut match_ = Match::default();
+pub fn flow_of(l: &Learn, key: &FlowKey, layout: &TunLayout) -> FlowMod {
+    let mut match_ = Match { layout: *layout, ..Match::default() };
     let mut actions = Vec::new();
     if l.fin_idle_timeout_s != 0 || l.fin_hard_timeout_s != 0 {
         actions.push(Action::FinTimeout { idle_s: l.fin_idle_timeout_s, hard_s: l.fin_hard_timeout_s });
     }
     for s in &l.specs {
         let v = match &s.src {
-            LearnSrc::Field(f) => f.read(key),
-            LearnSrc::Value(v) => FieldValue::from_be_bytes(v).0,
+            LearnSrc::Field(f) => f.value(key),
+            LearnSrc::Value(v) => FieldValue::from_be_bytes(v),
         };
         match &s.dst {
             LearnDst::Match(d) => d.write_match(&mut match_, v),
             LearnDst::Load(d) => actions.push(load(*d, v)),
-            LearnDst::Output => actions.extend(learned_port(v).map(|port| Action::Output { port, max_len: 0 })),
+            LearnDst::Output => actions.extend(learned_port(v.0).map(|port| Action::Output { port, max_len: 0 })),
         }
     }
     let mut flags = FlowModFlags::default();

@@ -23,7 +23,9 @@ pub mod trace;
 mod tunnel;
 mod vlan;
 
-pub use ctx::{AskNeighbour, Credit, Effect, Frozen, Input, Looked, Output, Pushed, Start, XlateError, translate};
+pub use ctx::{
+    AskNeighbour, Credit, Effect, Frozen, Input, Looked, Output, Pushed, Start, XlateError, failed, translate,
+};
 pub use learn::flow_of as learned_flow;
 
 fv_core::counters! {

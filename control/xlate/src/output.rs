@@ -148,7 +148,7 @@ impl Ctx<'_> {
         let Some(peer_port) = other.ports.get(&peer).cloned() else { return };
         let id = self.br.id;
         let mut flow = self.flow;
-        flow.dp.tun = Default::default();
+        (flow.dp.tun, flow.dp.opts) = Default::default();
         self.cross(other, &peer_port, flow);
         self.credits.push(Credit::PatchTx(id, from.ofp));
         self.credits.push(Credit::PatchRx(bridge, peer));

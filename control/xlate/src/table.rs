@@ -123,7 +123,7 @@ impl Ctx<'_> {
         let miss = loop {
             self.looked.tables |= Looked::table_bit(self.br.id, table);
             let words = flow.words().iter().zip(self.inp.key.words()).enumerate();
-            self.looked.altered |= words.fold(0, |a, (w, (now, first))| a | u64::from(now != first) << w);
+            self.looked.altered |= words.fold(0, |a, (w, (now, first))| a | u128::from(now != first) << w);
             let i = self.snapshot();
             let found = self.snapshots[i].1.lookup(table, &flow, Some(&mut self.mask));
             self.credits.push(Credit::Table { tables: tables.clone(), table, hit: found.is_some() });
@@ -237,6 +237,7 @@ impl Ctx<'_> {
         self.stack.clone_from(&f.stack);
         self.action_set.clone_from(&f.action_set);
         self.flow.pipe = f.key.pipe;
+        (self.flow.dp.tun, self.flow.dp.opts) = (f.key.tun, f.key.opts);
         self.flow.dp.base.in_port = f.key.base.in_port;
         self.enter(Kind::Table, |_| "thaw".into());
         self.note(Kind::Table, |_| format!("Resuming from table {}", f.table));
@@ -286,7 +287,7 @@ fn rule_text(c: &Ctx<'_>, n: u8, rule: &RuleRef) -> String {
     if std::sync::Arc::ptr_eq(rule, tables.drop_frags_rule()) {
         return format!("{n:2}. Packets are IP fragments and the fragment handling mode is \"drop\".");
     }
-    let m = c.match_text(&rule.matches().expand());
+    let m = c.match_text(&fv_ofproto::rule::match_of(rule));
     let mut s = format!("{n:2}. ");
     if !m.is_empty() {
         s.push_str(&m);

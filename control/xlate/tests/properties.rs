@@ -176,7 +176,7 @@ fn bridge(r: &mut Rng) -> (Ofproto, Arc<BridgeView>) {
 }
 
 fn set(k: &mut FlowKey, f: Field, v: u128) {
-    f.set(k, &FieldValue(v));
+    f.set(k, &FieldValue::new(v));
 }
 
 /// The key of some packet from port 1 to 4.
@@ -269,7 +269,7 @@ fn variant(r: &mut Rng, key: &FlowKey, mask: &FlowMask) -> FlowKey {
             continue;
         }
         let noise = u128::from(r.value()) << 64 | u128::from(r.value());
-        f.set_masked(&mut k, &FieldValue(noise), &FieldValue(u128::MAX));
+        f.set_masked(&mut k, &FieldValue::new(noise), &FieldValue::new(u128::MAX));
     }
     let words = k.dp.words_mut();
     for (w, (old, m)) in words.iter_mut().zip(key.dp.words().iter().zip(mask.0.dp.words())) {

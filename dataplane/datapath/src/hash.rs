@@ -70,18 +70,18 @@ pub fn block(words: &[u64; DP_WORDS], i: usize) -> &Block {
 
 /// Bitmap of the blocks that are not all zero; bit 0 is always set.
 #[inline]
-pub fn blocks_of(words: &[u64; DP_WORDS]) -> u8 {
-    let mut map = 1u8;
+pub fn blocks_of(words: &[u64; DP_WORDS]) -> u16 {
+    let mut map = 1u16;
     for i in 1..BLOCKS {
         let any = block(words, i).iter().fold(0, |a, w| a | w);
-        map |= u8::from(any != 0) << i;
+        map |= u16::from(any != 0) << i;
     }
     map
 }
 
 /// Calls `f` with the number of each set bit.
 #[inline]
-pub fn each_block(mut map: u8, mut f: impl FnMut(usize)) {
+pub fn each_block(mut map: u16, mut f: impl FnMut(usize)) {
     while map != 0 {
         f(map.trailing_zeros() as usize);
         map &= map - 1;
@@ -118,7 +118,7 @@ impl FlowNames {
             let mut h = state.build_hasher();
             for words in [key.words(), mask.0.words()] {
                 let map = blocks_of(words);
-                h.write_u8(map);
+                h.write_u16(map);
                 each_block(map, |i| {
                     for w in block(words, i) {
                         h.write_u64(*w);

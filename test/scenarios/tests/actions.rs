@@ -263,6 +263,55 @@ fn tunnel_options_are_mapped_to_fields() {
     ));
 }
 
+#[test]
+fn tunnel_options_are_matched_and_written() {
+    const TUNNEL: &str = "tun_id=3,tun_src=1.1.1.1,tun_dst=1.1.1.2,tun_ttl=64,dl_type=0x1234";
+    same(&with_bridge(&format!(
+        "
+        ofctl add-flow br0 tun_metadata0=1,actions=drop
+        ofctl add-tlv-map br0 {{class=0xffff,type=0,len=4}}->tun_metadata0,{{class=0xffff,type=1,len=8}}->tun_metadata1,{{class=0xffff,type=2,len=24}}->tun_metadata2
+        ofctl add-flow br0 actions=set_field:1->tun_metadata9
+        ofctl add-flow br0 actions=move:tun_metadata9[0..3]->NXM_NX_REG0[0..3]
+        ofctl add-flow br0 actions=pop:tun_metadata1[]
+        ofctl add-flow br0 actions=move:tun_metadata0[16..47]->NXM_NX_REG0[]
+        ofctl add-flow br0 'actions=learn(table=1,tun_metadata0[0..63]=NXM_NX_XREG0[])'
+        ofctl dump-flows br0 tun_metadata9=5
+        ofctl add-flow br0 priority=5,tun_metadata0=0,actions=3
+        ofctl add-flow br0 priority=6,tun_metadata0=0x1234567890,actions=3
+        ofctl add-flow br0 priority=7,tun_metadata1,tun_metadata2=0x1234567890112233445566778899aabbccddeeff,actions=3
+        ofctl add-flow br0 priority=8,tun_metadata0=0x5,actions=set_field:0x7->tun_metadata1,move:tun_metadata0[0..31]->tun_metadata1[32..63],load:5->tun_metadata2[100..110],push:tun_metadata2[0..159],pop:tun_metadata1[0..63],3,delete_field:tun_metadata0
+        ofctl add-flow br0 priority=9,tun_metadata0=0x60/0xf0,actions=set_field:0x6/0xf->tun_metadata0,set_field:0x112233445566778899aabbccddeeff001122334455667788->tun_metadata2,3
+        ofctl add-flow br0 'priority=10,tun_metadata0=0x100/0xff00,actions=learn(table=1,tun_metadata0[0..31],tun_metadata1[0..63]=0x55,load:tun_metadata0[0..31]->NXM_NX_REG1[],load:7->tun_metadata2[70..80])'
+        ofctl add-flow br0 table=1,reg1=7,actions=output:tun_metadata0[0..15]
+        ~ ofctl dump-flows br0
+        ~ ofctl -O OpenFlow13 dump-flows br0
+        ~ ofctl -O OpenFlow15 dump-flows br0
+        ~ ofctl dump-flows br0 tun_metadata0=0x5
+        ~ ofctl dump-flows br0 tun_metadata1
+        ofctl del-tlv-map br0 {{class=0xffff,type=0,len=4}}->tun_metadata0
+        ofctl del-tlv-map br0
+        appctl ofproto/trace br0 in_port=1
+        appctl ofproto/trace br0 in_port=1,{TUNNEL}
+        appctl ofproto/trace br0 in_port=1,{TUNNEL},tun_metadata0=0
+        appctl ofproto/trace br0 in_port=1,{TUNNEL},tun_metadata0=5
+        appctl ofproto/trace br0 in_port=1,{TUNNEL},tun_metadata0=5,tun_metadata2=0x112233445566778899aabbccddeeff001122334455667788
+        appctl ofproto/trace br0 in_port=1,{TUNNEL},tun_metadata0=0xff6f
+        appctl ofproto/trace br0 in_port=1,{TUNNEL},tun_metadata1=5,tun_metadata2=0x1234567890112233445566778899aabbccddeeff
+        appctl ofproto/trace br0 in_port=1,{TUNNEL},tun_metadata0=0x101,tun_metadata1=9
+        appctl ofproto/trace br0 in_port=1,{TUNNEL},tun_metadata0=0x101,tun_metadata1=9 -generate
+        ~ ofctl dump-flows br0 table=1
+        ofctl -O OpenFlow15 --strict mod-flows br0 priority=5,tun_metadata0=0,actions=2
+        ofctl --strict del-flows br0 priority=6,tun_metadata0=0x12345678
+        ofctl del-flows br0 tun_metadata1
+        ~ ofctl dump-flows br0
+        ofctl add-group br0 group_id=1,type=indirect,bucket=set_field:5->tun_metadata1,2
+        ofctl del-flows br0
+        ofctl add-flow br0 delete_field:reg0
+        ofctl del-groups br0
+        ",
+    )));
+}
+
 /// In a poll worker too, the packet behind the one that teaches meets the flow.
 #[test]
 fn the_next_packet_meets_what_was_learned() {

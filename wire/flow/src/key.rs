@@ -7,6 +7,7 @@
 //! Values that come off the wire keep network order (`U16`, `U32`, `U64`, byte arrays); values that
 //! the switch makes (port numbers, marks, ids) are native.
 
+use crate::field::TunLayout;
 use std::ops::{Deref, DerefMut};
 use zerocopy::byteorder::network_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -89,8 +90,6 @@ pub mod tunf {
     pub const DONT_FRAGMENT: u16 = 1 << 1;
     pub const CSUM: u16 = 1 << 2;
     pub const KEY: u16 = 1 << 3;
-    /// Options are in the form of the wire, not of a TLV map.
-    pub const UDPIF: u16 = 1 << 4;
     pub const PUBLIC: u16 = OAM;
 }
 
@@ -206,10 +205,25 @@ pub struct Misc {
     pub nsh_ttl: u8,
     pub nsh_mdtype: u8,
     pub nsh_np: u8,
-    pub zero: [u8; 3],
+    /// Bytes of [`Opts`] in the form of the wire.
+    pub opts_len: u8,
+    pub zero: [u8; 2],
     pub nsh_path_hdr: U32,
     pub nsh_context: [U32; 4],
     pub zero2: u32,
+}
+
+/// Blocks 5 to 8: options of the tunnel's header. What the datapath matches are the bytes of the
+/// wire, as many as [`Misc::opts_len`] says; inside the pipeline, where that is zero, they are
+/// ordered by the bridge's table, and [`Pipe::tun_present`] says which there are.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct Opts(pub [u8; 256]);
+
+impl Default for Opts {
+    fn default() -> Opts {
+        Opts([0; 256])
+    }
 }
 
 /// Fields that exist only inside the OpenFlow pipeline.
@@ -220,10 +234,12 @@ pub struct Pipe {
     pub regs: [u32; N_REGS],
     pub actset_output: u32,
     pub conj_id: u32,
-    pub zero: [u32; 12],
+    /// The tunnel's options that there are, a bit each; in a mask, those that must be there.
+    pub tun_present: u64,
+    pub zero: [u32; 10],
 }
 
-/// What the datapath matches: five blocks.
+/// What the datapath matches: nine blocks.
 #[repr(C, align(64))]
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct DpKey {
@@ -232,6 +248,7 @@ pub struct DpKey {
     pub tun: Tun,
     pub ct: Ct,
     pub misc: Misc,
+    pub opts: Opts,
 }
 
 /// What OpenFlow matches: the datapath's fields and the pipeline's.
@@ -256,6 +273,7 @@ pub const DP_WORDS: usize = size_of::<DpKey>() / 8;
 pub const FLOW_WORDS: usize = size_of::<FlowKey>() / 8;
 const _: () = assert!(size_of::<Base>() == 64 && size_of::<V6>() == 64 && size_of::<Tun>() == 64);
 const _: () = assert!(size_of::<Ct>() == 64 && size_of::<Misc>() == 64 && size_of::<Pipe>() == 128);
+const _: () = assert!(size_of::<Opts>() == crate::field::TUN_OPTION_SPACE);
 
 impl DpKey {
     /// The key as native 64-bit words, for masking, hashing and comparing.
@@ -337,4 +355,6 @@ impl DpMask {
 pub struct Match {
     pub key: FlowKey,
     pub mask: FlowMask,
+    /// Where the tunnel's options are in both.
+    pub layout: TunLayout,
 }

@@ -13,7 +13,7 @@ impl Match {
 
     /// `key` under `mask`, dropping the bits that are not matched.
     pub fn new(key: &FlowKey, mask: &FlowMask) -> Match {
-        Match { key: mask.apply(key), mask: *mask }
+        Match { key: mask.apply(key), mask: *mask, ..Match::default() }
     }
 
     /// Restores the rule that the key holds no unmatched bit.
@@ -84,13 +84,13 @@ impl Match {
 
     /// Matches the field exactly.
     pub fn set(&mut self, f: Field, v: u128) -> &mut Self {
-        self.set_field(f, &FieldValue(v));
+        self.set_field(f, &FieldValue::new(v));
         self
     }
 
     /// Matches the first `len` bits of the field.
     pub fn set_prefix(&mut self, f: Field, v: u128, len: u32) -> &mut Self {
-        self.set_field_masked(f, &FieldValue(v), &prefix_mask(f.n_bits(), len));
+        self.set_field_masked(f, &FieldValue::new(v), &prefix_mask(f.n_bits(), len));
         self
     }
 

@@ -7,15 +7,15 @@ use crate::key::{DP_WORDS, DpKey, DpMask};
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Packed {
     /// Which words are there.
-    map: u64,
+    map: u128,
     words: Box<[u64]>,
 }
 
-const _: () = assert!(DP_WORDS <= 64);
+const _: () = assert!(DP_WORDS <= 128);
 
 impl Packed {
     pub fn new(key: &DpKey) -> Packed {
-        let map = key.words().iter().enumerate().fold(0, |map, (i, w)| map | u64::from(*w != 0) << i);
+        let map = key.words().iter().enumerate().fold(0, |map, (i, w)| map | u128::from(*w != 0) << i);
         Packed { map, words: key.words().iter().copied().filter(|w| *w != 0).collect() }
     }
 
@@ -31,7 +31,7 @@ impl Packed {
 
     /// One word of it.
     pub fn word(&self, i: usize) -> u64 {
-        let bit = 1 << (i % DP_WORDS);
+        let bit = 1u128 << (i % DP_WORDS);
         match self.map & bit {
             0 => 0,
             _ => self.words[(self.map & (bit - 1)).count_ones() as usize],

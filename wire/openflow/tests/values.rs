@@ -27,14 +27,14 @@ fn since(min: Version) -> impl Iterator<Item = Version> {
 
 fn in_port(p: OfPort) -> Match {
     let mut m = Match::default();
-    m.set_field(Field::InPortOxm, &FieldValue(p.0.into()));
+    m.set_field(Field::InPortOxm, &FieldValue::new(p.0.into()));
     m
 }
 
 fn tcp_match() -> Match {
     let mut m = in_port(OfPort(3));
     for (f, v) in [(Field::EthType, 0x800), (Field::IpProto, 6), (Field::Ipv4Dst, 0x0a00_0001), (Field::TcpDst, 80)] {
-        m.set_field(f, &FieldValue(v));
+        m.set_field(f, &FieldValue::new(v));
     }
     m
 }
@@ -53,9 +53,9 @@ fn packets_to_controllers() {
         };
         round_trip(v, Body::PacketIn(Box::new(p.clone())));
         (p.table, p.cookie) = (5, 0x77);
-        p.metadata.set_field(Field::Reg0, &FieldValue(5));
-        p.metadata.set_field(Field::TunId, &FieldValue(9));
-        p.metadata.set_field(Field::Metadata, &FieldValue(0x1_0000));
+        p.metadata.set_field(Field::Reg0, &FieldValue::new(5));
+        p.metadata.set_field(Field::TunId, &FieldValue::new(9));
+        p.metadata.set_field(Field::Metadata, &FieldValue::new(0x1_0000));
         // NXM names ports with 16 bits.
         round_trip(v, Body::NxPacketIn(PacketInFormat::Nxt, Box::new(p.clone())));
         p.userdata = vec![1, 2, 3];
@@ -111,7 +111,7 @@ fn flows_that_are_gone() {
         };
         round_trip(v, Body::FlowRemoved(Box::new(f.clone())));
         (f.table, f.hard_timeout_s) = (3, 0);
-        f.match_.set_field(Field::Reg3, &FieldValue(1));
+        f.match_.set_field(Field::Reg3, &FieldValue::new(1));
         round_trip(v, Body::NxFlowRemoved(Box::new(f)));
     }
 }

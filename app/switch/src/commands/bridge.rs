@@ -36,7 +36,7 @@ fn dump_flows(c: &mut Ctx, args: &[&str]) -> fv_core::Reply {
         if offload {
             out.push_str("n_offload_packets=0, n_offload_bytes=0, ");
         }
-        let m = fv_flow::text::format_match(&r.matches().expand(), None, fv_flow::text::Style::Rule);
+        let m = fv_flow::text::format_match(&fv_ofproto::rule::match_of(&r), None, fv_flow::text::Style::Rule);
         let priority = r.priority();
         if priority != 0x8000 {
             out.push_str(&format!("priority={priority}"));

@@ -31,7 +31,7 @@ fn detrace(c: &mut Ctx, args: &[&str]) -> fv_core::Reply {
 
 fn rule_text(r: &RuleRef) -> String {
     let mut t = format!("cookie={:#x}, table={} ", r.cookie, r.table);
-    let m = fv_flow::text::format_match(&r.matches().expand(), None, fv_flow::text::Style::Rule);
+    let m = fv_flow::text::format_match(&fv_ofproto::rule::match_of(r), None, fv_flow::text::Style::Rule);
     let mut parts = Vec::new();
     if r.priority() != 0x8000 {
         parts.push(format!("priority={}", r.priority()));

@@ -3,10 +3,10 @@
 use fv_core::{Command, OfPort};
 use fv_dpif::text::format_actions;
 use fv_flow::key::cs;
-use fv_flow::text::{Style, format_flow, format_match};
+use fv_flow::text::{Style, format_flow_in, format_match};
 use fv_flow::{FlowKey, Match};
 use fv_openflow::Version;
-use fv_openflow::action::{Action, CheckCx};
+use fv_openflow::action::{Action, Bind, CheckCx};
 use fv_openflow::text::Lookups;
 use fv_packet::Packet;
 use fv_xlate::{Input, Output, Start};
@@ -71,17 +71,19 @@ fn trace_packet_out(c: &mut Ctx, args: &[&str]) -> fv_core::Reply {
         let word = text.split([':', '(']).next().unwrap_or_default();
         return Err(format!("{word} instruction not allowed here"));
     }
+    let layout = *b.of.view().tun_options.layout();
     let mut all = fv_flow::FlowMask::default();
     all.0.words_mut().fill(u64::MAX);
     let cx = CheckCx {
-        match_: &Match { key: s.key, mask: all },
+        match_: &Match { key: s.key, mask: all, layout },
         max_port: OfPort(0xff00),
         table: 0xff,
         n_tables: 0xff,
         // The oldest lets pass what the packet has no headers for.
         version: if consistent { Version::V13 } else { Version::V10 },
     };
-    fv_openflow::action::check(&mut list, &cx)
+    list.bind(&layout)
+        .and_then(|()| fv_openflow::action::check(&mut list, &cx))
         .and_then(|()| b.of.may_do(&list))
         .map_err(|e| format!("Bad actions: {e}"))?;
     // As in the reference, without actions it is a received packet.
@@ -173,7 +175,8 @@ fn subject(c: &mut Ctx, args: &[&str]) -> Result<Subject, String> {
         [first, flow] if c.engine.bridges.contains_key(*first) => {
             let b = c.bridge(first)?;
             let lookup = |n: &str| of_port_lookup(b, n);
-            let key = fv_flow::text::parse_exact_flow(flow, Some(&lookup))
+            let view = b.of.view();
+            let key = fv_flow::text::parse_exact_flow_in(flow, Some(&lookup), view.tun_options.layout())
                 .map_err(|e| format!("Bad openflow flow syntax: {flow}: {e}"))?;
             (first.to_string(), key)
         }
@@ -231,6 +234,8 @@ fn odp_subject(c: &Ctx, dp: Option<&str>, flow: &str) -> Result<(String, FlowKey
     let name = c.engine.bridge_by_id(id).map(|b| b.of.name().to_string()).ok_or("Invalid datapath flow")?;
     let mut key = FlowKey { dp: p.key, ..FlowKey::default() };
     key.dp.base.in_port = port.0;
+    let options = view.bridge(id).map(|b| b.tun_options.clone()).unwrap_or_default();
+    options.receive(&mut key).map_err(|_| "Failed to parse Geneve options".to_string())?;
     Ok((name, key))
 }
 
@@ -276,14 +281,16 @@ fn text(b: &Bridge, i: &crate::datapaths::DpInst, s: &Subject, out: &Output) -> 
     let dp_name = |p: u32| dp_list.get(&p).cloned();
     let of_names: Option<fv_flow::text::PortNames> = if s.names { Some(&of_name) } else { None };
     let dp_names: Option<fv_dpif::text::Names> = if s.names { Some(&dp_name) } else { None };
-    let mut t = format!("Flow: {}\n", format_flow(&s.key, of_names));
+    let view = b.of.view();
+    let layout = view.tun_options.layout();
+    let mut t = format!("Flow: {}\n", format_flow_in(&s.key, layout, of_names));
     t.push_str(&fv_xlate::trace::format(&out.trace));
     let same = out.flow == s.key;
     let mut last = out.flow;
     last.pipe.actset_output = s.key.pipe.actset_output;
-    let last = if same { "unchanged".to_string() } else { format_flow(&last, of_names) };
+    let last = if same { "unchanged".to_string() } else { format_flow_in(&last, layout, of_names) };
     t.push_str(&format!("\nFinal flow: {last}\n"));
-    let m = Match { key: out.mask.apply(&s.key), mask: out.mask };
+    let m = Match { key: out.mask.apply(&s.key), mask: out.mask, layout: *layout };
     t.push_str(&format!("Megaflow: {}\n", format_match(&m, of_names, Style::Megaflow)));
     t.push_str(&format!("Datapath actions: {}", format_actions(&out.program.actions, dp_names)));
     if let Some(e) = out.error {

@@ -29,7 +29,7 @@ pub const CROWDED_FLOWS_MAX: usize = 10_000;
 #[repr(C, align(64))]
 pub struct Mask {
     pub mask: DpMask,
-    pub blocks: u8,
+    pub blocks: u16,
     /// It looks at nothing that the first headers do not tell: see [`is_simple`].
     simple: bool,
 }
@@ -61,7 +61,9 @@ impl Mask {
     /// As `hash`, outside of compiled stages.
     pub fn hash_at(&self, level: Level, key: &[u64; DP_WORDS]) -> u64 {
         let words = self.mask.0.words();
-        (0..8).filter(|i| self.blocks >> i & 1 != 0).fold(0, |h, i| level.hash(h, i, block(key, i), block(words, i)))
+        (0..BLOCKS)
+            .filter(|i| self.blocks >> i & 1 != 0)
+            .fold(0, |h, i| level.hash(h, i, block(key, i), block(words, i)))
     }
 
     /// Whether the two keys agree wherever the mask looks.

@@ -25,7 +25,7 @@ use self::entry::Slab;
 pub use self::entry::{Entry, State};
 pub use self::line::NONE;
 use crate::flow::Flow;
-use crate::hash::{Block, BlockHash, block, blocks_of, fold};
+use crate::hash::{BLOCKS, Block, BlockHash, block, blocks_of, fold};
 use crate::simd::{Level, Portable, Simd};
 
 /// Subtables are put in the order of their use this often.
@@ -37,7 +37,7 @@ const RANK_INTERVAL: Nanos = Nanos::from_secs(1);
 pub struct Probe {
     pub key: DpKey,
     /// Blocks that may hold something; the others are zero.
-    pub blocks: u8,
+    pub blocks: u16,
 }
 
 impl Default for Probe {
@@ -116,7 +116,7 @@ impl Probe {
     pub fn hash_now(&self, level: Level) -> u64 {
         let words = self.key.words();
         let mask = |i| if i == 0 { &STEADY } else { &EVERY };
-        let blocks = (0..8).filter(|i| self.blocks >> i & 1 != 0);
+        let blocks = (0..BLOCKS).filter(|i| self.blocks >> i & 1 != 0);
         blocks.fold(0, |h, i| level.hash(h, i, block(words, i), mask(i)))
     }
 }

@@ -16,7 +16,7 @@ mod tests;
 #[cfg(test)]
 mod twin;
 
-use crate::key::{Base, Ct, DpKey, Tun, eth, ipproto};
+use crate::key::{Base, Ct, DpKey, Opts, Tun, eth, ipproto};
 use fv_packet::{Meta, NO_OFS, Packet};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -31,6 +31,9 @@ pub const MAX_ND_OPTIONS: usize = 64;
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct TunnelKey {
     pub tun: Tun,
+    /// The header's options as they came, and how many bytes of them.
+    pub opts: Opts,
+    pub opts_len: u8,
     pub erspan_dir: u8,
     pub erspan_hwid: u8,
     pub gtpu_flags: u8,
@@ -54,7 +57,8 @@ impl TunnelKey {
     pub fn of_note(note: &[u8]) -> Option<TunnelKey> {
         let (tun, rest) = note.split_at_checked(size_of::<Tun>())?;
         let [erspan_dir, erspan_hwid, gtpu_flags, gtpu_msgtype] = *rest.first_chunk()?;
-        Some(TunnelKey { tun: Tun::read_from_bytes(tun).ok()?, erspan_dir, erspan_hwid, gtpu_flags, gtpu_msgtype })
+        let tun = Tun::read_from_bytes(tun).ok()?;
+        Some(TunnelKey { tun, erspan_dir, erspan_hwid, gtpu_flags, gtpu_msgtype, ..TunnelKey::default() })
     }
 
     /// What a key holds of a tunnel.
@@ -62,6 +66,8 @@ impl TunnelKey {
         let m = &k.misc;
         TunnelKey {
             tun: k.tun,
+            opts: k.opts,
+            opts_len: m.opts_len,
             erspan_dir: m.erspan_dir,
             erspan_hwid: m.erspan_hwid,
             gtpu_flags: m.gtpu_flags,
@@ -106,12 +112,15 @@ impl Default for Offsets {
 
 /// Blocks of a [`DpKey`], as bits: which of them may hold something.
 pub mod blocks {
-    pub const BASE: u8 = 1 << 0;
-    pub const V6: u8 = 1 << 1;
-    pub const TUN: u8 = 1 << 2;
-    pub const CT: u8 = 1 << 3;
-    pub const MISC: u8 = 1 << 4;
-    pub const ALL: u8 = 0x1f;
+    pub const BASE: u16 = 1 << 0;
+    pub const V6: u16 = 1 << 1;
+    pub const TUN: u16 = 1 << 2;
+    pub const CT: u16 = 1 << 3;
+    pub const MISC: u16 = 1 << 4;
+    /// The first of four.
+    pub const OPTS: u16 = 1 << 5;
+    pub const OPTS_ALL: u16 = 0xf << 5;
+    pub const ALL: u16 = 0x1ff;
 }
 
 /// The key of `packet`, with the offsets written to its metadata.
@@ -127,7 +136,7 @@ pub fn extract(packet: &mut Packet, extra: &Extra) -> DpKey {
 /// *cost*: plain IPv4 touches one line of the key, plain IPv6 two. Only what is most frequent is in
 /// line.
 #[inline(always)]
-pub fn extract_into(packet: &mut Packet, extra: &Extra, key: &mut DpKey, dirty: u8) -> u8 {
+pub fn extract_into(packet: &mut Packet, extra: &Extra, key: &mut DpKey, dirty: u16) -> u16 {
     let (data, meta) = packet.parts_mut();
     if dirty == blocks::BASE
         && meta.is_fresh()
@@ -145,14 +154,14 @@ pub fn extract_into(packet: &mut Packet, extra: &Extra, key: &mut DpKey, dirty: 
 
 /// A packet that came through a tunnel.
 #[inline(never)]
-fn extract_noted(packet: &mut Packet, extra: &Extra, key: &mut DpKey, dirty: u8) -> u8 {
+fn extract_noted(packet: &mut Packet, extra: &Extra, key: &mut DpKey, dirty: u16) -> u16 {
     let note = TunnelKey::of_note(packet.side());
     let (data, meta) = packet.parts_mut();
     extract_other(data, meta, &Extra { tunnel: extra.tunnel.or(note.as_ref()), ..*extra }, key, dirty)
 }
 
 #[inline(never)]
-fn extract_other(data: &[u8], meta: &mut Meta, extra: &Extra, key: &mut DpKey, dirty: u8) -> u8 {
+fn extract_other(data: &[u8], meta: &mut Meta, extra: &Extra, key: &mut DpKey, dirty: u16) -> u16 {
     if dirty & !blocks::BASE != 0 {
         clear(key, dirty);
     }
@@ -166,7 +175,7 @@ fn extract_other(data: &[u8], meta: &mut Meta, extra: &Extra, key: &mut DpKey, d
 }
 
 #[inline(never)]
-fn extract_any(data: &[u8], meta: &mut Meta, extra: &Extra, key: &mut DpKey) -> u8 {
+fn extract_any(data: &[u8], meta: &mut Meta, extra: &Extra, key: &mut DpKey) -> u16 {
     let mut ofs = Offsets::default();
     let used = metadata(key, meta, extra);
     // What is fresh has been found not to be plain.
@@ -178,7 +187,7 @@ fn extract_any(data: &[u8], meta: &mut Meta, extra: &Extra, key: &mut DpKey) -> 
 
 /// What a fresh packet's metadata says, into the words that its bytes have left free.
 #[inline(always)]
-fn plain_metadata(key: &mut DpKey, meta: &mut Meta, plain: plain::Plain) -> u8 {
+fn plain_metadata(key: &mut DpKey, meta: &mut Meta, plain: plain::Plain) -> u16 {
     let b = &mut key.base;
     (b.in_port, b.recirc_id, b.dp_hash, b.pkt_mark) = (meta.in_port, meta.recirc_id, meta.dp_hash, meta.pkt_mark);
     (b.ct_mark, b.ct_state, b.ct_zone) = (0, 0, 0);
@@ -187,7 +196,7 @@ fn plain_metadata(key: &mut DpKey, meta: &mut Meta, plain: plain::Plain) -> u8 {
 }
 
 #[inline(never)]
-fn clear(key: &mut DpKey, dirty: u8) {
+fn clear(key: &mut DpKey, dirty: u16) {
     if dirty & blocks::V6 != 0 {
         key.v6 = Default::default();
     }
@@ -200,11 +209,14 @@ fn clear(key: &mut DpKey, dirty: u8) {
     if dirty & blocks::MISC != 0 {
         key.misc = Default::default();
     }
+    if dirty & blocks::OPTS_ALL != 0 {
+        key.opts = Default::default();
+    }
 }
 
 /// Writes all of block 0, and of the others what is not zero.
 #[inline]
-fn metadata(key: &mut DpKey, m: &Meta, extra: &Extra) -> u8 {
+fn metadata(key: &mut DpKey, m: &Meta, extra: &Extra) -> u16 {
     key.base = Base {
         in_port: m.in_port,
         recirc_id: m.recirc_id,
@@ -229,13 +241,19 @@ fn metadata(key: &mut DpKey, m: &Meta, extra: &Extra) -> u8 {
         (key.misc.erspan_dir, key.misc.erspan_hwid) = (t.erspan_dir, t.erspan_hwid);
         (key.misc.gtpu_flags, key.misc.gtpu_msgtype) = (t.gtpu_flags, t.gtpu_msgtype);
         used |= blocks::TUN | blocks::MISC;
+        let n = usize::from(t.opts_len);
+        if n != 0 {
+            key.misc.opts_len = t.opts_len;
+            key.opts.0[..n].copy_from_slice(&t.opts.0[..n]);
+            used |= (blocks::OPTS * ((1 << n.div_ceil(64)) - 1)) & blocks::OPTS_ALL;
+        }
     }
     used
 }
 
 /// Parses `frame` into a key whose packet type says whether it begins with an Ethernet header, and
 /// whose header fields are zero. Returns the blocks that may have been written.
-pub fn parse(frame: &[u8], vlan_limit: u8, key: &mut DpKey, ofs: &mut Offsets) -> u8 {
+pub fn parse(frame: &[u8], vlan_limit: u8, key: &mut DpKey, ofs: &mut Offsets) -> u16 {
     if key.misc.packet_type == 0
         && let Some(plain) = plain::frame(frame, vlan_limit, key)
     {
@@ -246,7 +264,7 @@ pub fn parse(frame: &[u8], vlan_limit: u8, key: &mut DpKey, ofs: &mut Offsets) -
     parse_any(frame, vlan_limit, key, ofs)
 }
 
-fn parse_any(frame: &[u8], vlan_limit: u8, key: &mut DpKey, ofs: &mut Offsets) -> u8 {
+fn parse_any(frame: &[u8], vlan_limit: u8, key: &mut DpKey, ofs: &mut Offsets) -> u16 {
     let mut c = Cursor { all: frame, rest: frame };
     let ethertype = match key.misc.packet_type {
         0 => match l2::ethernet(&mut c, vlan_limit, key, ofs) {

@@ -21,7 +21,7 @@ const IPV6: u32 = eth::IPV6.swap_bytes() as u32;
 /// What such a frame comes to, besides the key.
 pub(super) struct Plain {
     /// Blocks of the key that were written.
-    pub used: u8,
+    pub used: u16,
     pub l3: u16,
     pub l4: u16,
     pub l2_pad: u16,

@@ -8,42 +8,17 @@ mod ops;
 mod prereq;
 mod subfield;
 mod table;
+mod tun_option;
+mod value;
 
 pub use ops::{DL_VLAN_NONE, FieldError, prefix_mask};
 pub use subfield::{Subfield, SubfieldError};
 pub use table::{Field, N_FIELDS};
+pub use tun_option::{N_TUN_OPTIONS, TUN_OPTION_MAX, TUN_OPTION_SPACE, TunLayout, TunOption};
+pub use value::{FieldValue, Packed};
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
-
-/// A field's value or mask: the wire's bytes, right-aligned.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug, PartialOrd, Ord)]
-pub struct FieldValue(pub u128);
-
-impl FieldValue {
-    pub const ZERO: FieldValue = FieldValue(0);
-
-    /// The last 16 bytes of `b`, as one big-endian number.
-    pub fn from_be_bytes(b: &[u8]) -> FieldValue {
-        FieldValue(b.iter().fold(0, |v, x| v << 8 | u128::from(*x)))
-    }
-
-    /// The low `n` (at most 16) bytes, big-endian.
-    pub fn to_be_bytes(self, n: usize) -> Vec<u8> {
-        self.0.to_be_bytes()[16 - n.min(16)..].to_vec()
-    }
-
-    /// `n` one bits at the right.
-    pub const fn ones(n: u32) -> FieldValue {
-        if n >= 128 { FieldValue(u128::MAX) } else { FieldValue((1 << n) - 1) }
-    }
-}
-
-impl From<u64> for FieldValue {
-    fn from(v: u64) -> Self {
-        FieldValue(v.into())
-    }
-}
 
 /// How a field may be masked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -240,6 +215,13 @@ struct Index {
 
 static INDEX: LazyLock<Index> = LazyLock::new(|| {
     let mut ix = Index { names: HashMap::new(), headers: HashMap::new(), header_names: HashMap::new() };
+    for f in Field::tun_options() {
+        ix.names.insert(f.name(), f);
+        if let Some(h) = f.header(1) {
+            ix.headers.insert(h.id(), f);
+            ix.header_names.insert(h.name, f);
+        }
+    }
     for f in Field::all() {
         ix.names.extend(f.info().names.iter().map(|n| (*n, f)));
         ix.headers.extend(f.info().headers.iter().map(|h| (h.id(), f)));
@@ -264,25 +246,54 @@ impl Field {
         INDEX.headers.get(&(header & !0x1ff)).copied()
     }
 
-    /// Every field, in the order of the table.
+    /// `tun_metadata0` to `tun_metadata63`, bound to no table.
+    pub fn tun_options() -> impl Iterator<Item = Field> {
+        (0..N_TUN_OPTIONS).filter_map(TunOption::unbound).map(Field::TunMetadata)
+    }
+
+    /// Every field, the options among those of tunnels.
+    pub fn all_with_options() -> impl Iterator<Item = Field> {
+        let (before, after) = table::TABLE.split_at(Field::Metadata.row());
+        let id = |i: &FieldInfo| i.id;
+        before.iter().map(id).chain(Field::tun_options()).chain(after.iter().map(id))
+    }
+
+    /// The option that this field is.
+    pub fn tun_option(self) -> Option<TunOption> {
+        match self {
+            Field::TunMetadata(o) => Some(o),
+            _ => None,
+        }
+    }
+
+    /// Every field but the options, in the order of the table.
     pub fn all() -> impl Iterator<Item = Field> {
         table::TABLE.iter().map(|i| i.id)
     }
 
     pub fn info(self) -> &'static FieldInfo {
-        &table::TABLE[self as usize]
+        table::TABLE.get(self.row()).unwrap_or(&table::TUN_METADATA)
     }
 
     pub fn name(self) -> &'static str {
-        self.info().name()
+        match self {
+            Field::TunMetadata(o) => o.name(),
+            f => f.info().name(),
+        }
     }
 
     pub fn n_bits(self) -> u32 {
-        self.info().n_bits.into()
+        match self {
+            Field::TunMetadata(o) => 8 * o.n_bytes() as u32,
+            f => f.info().n_bits.into(),
+        }
     }
 
     pub fn n_bytes(self) -> usize {
-        self.info().n_bytes.into()
+        match self {
+            Field::TunMetadata(o) => o.n_bytes(),
+            f => f.info().n_bytes.into(),
+        }
     }
 
     pub fn is_writable(self) -> bool {
@@ -292,18 +303,21 @@ impl Field {
     /// The code to send to a peer that speaks `version` (the wire's byte: 1 is OpenFlow 1.0, 6 is
     /// 1.5). None for fields that have no code.
     pub fn header(self, version: u8) -> Option<&'static Header> {
+        if let Field::TunMetadata(o) = self {
+            return Some(o.header());
+        }
         let hs = self.info().headers;
         hs.iter().rev().find(|h| h.min_version <= version).or(hs.first())
     }
 
     /// `reg0` to `reg15`.
     pub fn reg(n: usize) -> Option<Field> {
-        Field::all().find(|f| *f as usize == Field::Reg0 as usize + n).filter(|f| *f <= Field::Reg15)
+        table::TABLE.get(Field::Reg0.row() + n).map(|i| i.id).filter(|f| *f <= Field::Reg15)
     }
 
     /// Position among `reg0` to `reg15`.
     pub fn reg_index(self) -> Option<usize> {
-        (Field::Reg0..=Field::Reg15).contains(&self).then(|| self as usize - Field::Reg0 as usize)
+        (Field::Reg0..=Field::Reg15).contains(&self).then(|| self.row() - Field::Reg0.row())
     }
 }
 

@@ -49,18 +49,22 @@ impl Field {
     /// The value of an exact mask.
     pub fn mask_bits(self) -> FieldValue {
         match self {
-            Field::InPort => FieldValue(0xffff),
-            f => FieldValue(f.info().valid),
+            Field::InPort => FieldValue::new(0xffff),
+            Field::TunMetadata(o) => FieldValue::ones(8 * o.n_bytes() as u32),
+            f => FieldValue::new(f.info().valid),
         }
     }
 
     /// The field's value in a key, whether or not its prerequisites hold.
     pub fn value(self, key: &FlowKey) -> FieldValue {
+        if let Field::TunMetadata(o) = self {
+            return o.read(key);
+        }
         if self == Field::InPort {
-            return FieldValue(OfPort(key.dp.base.in_port).to_u16().unwrap_or(0xffff).into());
+            return FieldValue::new(OfPort(key.dp.base.in_port).to_u16().unwrap_or(0xffff).into());
         }
         let i = self.info();
-        FieldValue(self.container(key) >> i.place.shift & i.valid)
+        FieldValue::new(self.container(key) >> i.place.shift & i.valid)
     }
 
     /// Container bits that an exact match on the field decides.
@@ -93,7 +97,7 @@ impl Field {
             Field::DlVlan => v.0 <= VLAN_VID_MASK.into() || v.0 == DL_VLAN_NONE.into(),
             Field::InPortOxm | Field::ActsetOutput => u32::try_from(v.0).is_ok_and(|p| OfPort(p).to_u16().is_some()),
             Field::CtState => v.0 <= crate::key::cs::ALL.into(),
-            f => v.0 & !f.mask_bits().0 == 0,
+            f => (v & !f.mask_bits()).is_zero(),
         }
     }
 
@@ -103,6 +107,10 @@ impl Field {
         let i = self.info();
         match self {
             Field::InPort => key.dp.base.in_port = OfPort::from_u16(v.0 as u16).0,
+            Field::TunMetadata(o) => {
+                o.write(key, v);
+                key.pipe.tun_present |= o.bit();
+            }
             Field::DlVlan if v.0 == DL_VLAN_NONE.into() => set_tci(key, 0),
             Field::DlVlan => set_tci(key, tci(key) & !VLAN_VID_MASK | v.0 as u16 & VLAN_VID_MASK | VLAN_CFI),
             Field::DlVlanPcp | Field::VlanPcp => {
@@ -125,18 +133,19 @@ impl Field {
         if *mask == self.mask_bits() {
             return self.set(key, v);
         }
-        let old = self.value(key).0;
-        self.set(key, &FieldValue(old & !mask.0 | v.0 & mask.0));
+        let old = self.value(key);
+        self.set(key, &(old & !*mask | *v & *mask));
     }
 
     /// Whether the field is zero in the key.
     pub fn is_zero(self, key: &FlowKey) -> bool {
-        self.value(key).0 == 0
+        self.value(key).is_zero()
     }
 
-    /// Whether no bit of the field is matched.
+    /// Whether no bit of the field is matched, nor that it is there.
     pub fn is_all_wild(self, mask: &FlowMask) -> bool {
-        self.value(&mask.0).0 == 0
+        let present = self.tun_option().is_some_and(|o| mask.0.pipe.tun_present & o.bit() != 0);
+        !present && self.value(&mask.0).is_zero()
     }
 
     /// Whether every bit of the field is matched.
@@ -150,7 +159,7 @@ impl Field {
     /// The field's value and mask in a match.
     pub fn of_match(self, m: &Match) -> (FieldValue, FieldValue) {
         let mask = match self {
-            Field::InPort => FieldValue(u128::from(m.mask.0.dp.base.in_port & 0xffff)),
+            Field::InPort => FieldValue::new(u128::from(m.mask.0.dp.base.in_port & 0xffff)),
             f => f.value(&m.mask.0),
         };
         (self.value(&m.key), mask)
@@ -178,12 +187,21 @@ fn set_tci(key: &mut FlowKey, tci: u16) {
 impl FlowMask {
     /// Matches the whole field.
     pub fn set_field(&mut self, f: Field) {
+        if f.tun_option().is_some() {
+            return self.set_bits(f, &f.mask_bits());
+        }
         let c = f.container(&self.0) | f.exact_container();
         f.set_container(&mut self.0, c);
     }
 
     /// Matches the bits `bits` of the field.
     pub fn set_bits(&mut self, f: Field, bits: &FieldValue) {
+        if let Field::TunMetadata(o) = f {
+            let old = o.read(&self.0);
+            o.write(&mut self.0, &(old | *bits));
+            self.0.pipe.tun_present |= o.bit();
+            return;
+        }
         let c = f.container(&self.0) | f.place_bits(*bits);
         f.set_container(&mut self.0, c);
     }
@@ -195,6 +213,11 @@ impl FlowMask {
 
     /// Stops matching the field.
     pub fn clear_field(&mut self, f: Field) {
+        if let Field::TunMetadata(o) = f {
+            o.write(&mut self.0, &FieldValue::ZERO);
+            self.0.pipe.tun_present &= !o.bit();
+            return;
+        }
         let c = f.container(&self.0) & !f.exact_container();
         f.set_container(&mut self.0, c);
     }
@@ -203,7 +226,7 @@ impl FlowMask {
 /// The first `len` of `n_bits` bits.
 pub fn prefix_mask(n_bits: u32, len: u32) -> FieldValue {
     let len = len.min(n_bits);
-    FieldValue(FieldValue::ones(n_bits).0 & !FieldValue::ones(n_bits - len).0)
+    FieldValue::ones(n_bits) & !FieldValue::ones(n_bits - len)
 }
 
 impl Match {
@@ -214,6 +237,14 @@ impl Match {
 
     /// Matches the bits of the field under `mask`, replacing what was matched of it before.
     pub fn set_field_masked(&mut self, f: Field, v: &FieldValue, mask: &FieldValue) {
+        if let Field::TunMetadata(o) = f {
+            // An option that is not there matches no value, not even zero.
+            (self.key.pipe.tun_present, self.mask.0.pipe.tun_present) =
+                (self.key.pipe.tun_present | o.bit(), self.mask.0.pipe.tun_present | o.bit());
+            o.write(&mut self.key, &(*v & *mask));
+            o.write(&mut self.mask.0, mask);
+            return;
+        }
         if f == Field::DlVlan && v.0 == DL_VLAN_NONE.into() {
             self.key.dp.base.vlans[0].tci = 0.into();
             self.mask.0.dp.base.vlans[0].tci = 0xffff.into();
@@ -242,7 +273,7 @@ impl Match {
     /// As [`Match::set_field_masked`] for values from outside.
     pub fn try_set_field(&mut self, f: Field, v: &FieldValue, mask: &FieldValue) -> Result<(), FieldError> {
         let exact = f.mask_bits();
-        if mask.0 & exact.0 != exact.0 && mask.0 != 0 && f.info().maskable == Maskable::Exact {
+        if *mask & exact != exact && !mask.is_zero() && f.info().maskable == Maskable::Exact {
             return Err(FieldError::NotMaskable(f.name()));
         }
         if !f.is_value_valid(*v) {
@@ -255,6 +286,11 @@ impl Match {
     /// Stops matching the field.
     pub fn clear_field(&mut self, f: Field) {
         self.mask.clear_field(f);
+        if let Field::TunMetadata(o) = f {
+            o.write(&mut self.key, &FieldValue::ZERO);
+            self.key.pipe.tun_present &= !o.bit();
+            return;
+        }
         let k = f.container(&self.key) & !f.exact_container();
         f.set_container(&mut self.key, k);
     }

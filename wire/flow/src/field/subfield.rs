@@ -59,19 +59,23 @@ impl Subfield {
 
     /// The run's bits in place, as a mask of the field.
     pub fn mask(&self) -> FieldValue {
-        FieldValue(FieldValue::ones(self.n_bits).0.checked_shl(self.ofs).unwrap_or(0))
+        FieldValue::ones(self.n_bits).shl(self.ofs)
     }
 
     /// The run's value, right-aligned.
+    pub fn value(&self, key: &FlowKey) -> FieldValue {
+        self.field.value(key).shr(self.ofs) & FieldValue::ones(self.n_bits)
+    }
+
+    /// The low 128 bits of the run's value.
     pub fn read(&self, key: &FlowKey) -> u128 {
-        self.field.value(key).0.checked_shr(self.ofs).unwrap_or(0) & FieldValue::ones(self.n_bits).0
+        self.value(key).0
     }
 
     /// Writes the low `n_bits` of `v`.
-    pub fn write(&self, key: &mut FlowKey, v: u128) {
+    pub fn write(&self, key: &mut FlowKey, v: impl Into<FieldValue>) {
         let m = self.mask();
-        let placed = FieldValue(v.checked_shl(self.ofs).unwrap_or(0) & m.0);
-        self.field.set_masked(key, &placed, &m);
+        self.field.set_masked(key, &(v.into().shl(self.ofs) & m), &m);
     }
 
     /// Adds the run to what is matched.
@@ -80,17 +84,10 @@ impl Subfield {
     }
 
     /// Matches the run against the low bits of `v`, keeping what `m` matches of the field's other bits.
-    pub fn write_match(&self, m: &mut Match, v: u128) {
+    pub fn write_match(&self, m: &mut Match, v: impl Into<FieldValue>) {
         let (old_v, old_m) = self.field.of_match(m);
-        let bits = self.mask().0;
-        let placed = v.checked_shl(self.ofs).unwrap_or(0) & bits;
-        let value = FieldValue(old_v.0 & !bits | placed);
-        self.field.set_field_in(m, value, FieldValue(old_m.0 | bits));
-    }
-}
-
-impl Field {
-    fn set_field_in(self, m: &mut Match, v: FieldValue, mask: FieldValue) {
-        m.set_field_masked(self, &v, &mask);
+        let bits = self.mask();
+        let value = old_v & !bits | v.into().shl(self.ofs) & bits;
+        m.set_field_masked(self.field, &value, &(old_m | bits));
     }
 }

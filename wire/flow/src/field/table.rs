@@ -59,6 +59,22 @@ const ALLM: Usable = usable(Protocols::ANY, Protocols::NXM_OXM_OF11, Protocols::
 /// In every protocol with a prefix; with other masks not in OpenFlow 1.0.
 const ALLP: Usable = usable(Protocols::ANY, Protocols::ANY, Protocols::NXM_OXM_OF11);
 
+/// What all options have in common.
+pub(super) static TUN_METADATA: FieldInfo = FieldInfo {
+    id: DpHash,
+    names: &["tun_metadata"],
+    n_bytes: super::TUN_OPTION_MAX,
+    n_bits: 0,
+    valid: 0,
+    place: Place { ofs: 0, size: 0, repr: Repr::Be, shift: 0 },
+    maskable: Maskable::Full,
+    format: Format::Hex,
+    prereq: Prereq::None,
+    writable: true,
+    headers: &[],
+    usable: NXM,
+};
+
 macro_rules! valid {
     ($bits:literal) => {
         super::FieldValue::ones($bits).0
@@ -84,8 +100,11 @@ macro_rules! fields {
        $mask:ident, $fmt:ident, $pre:ident, $rw:ident, $use:ident, [$($h:expr),*];)+) => {
         /// A match field.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-        #[repr(u8)]
-        pub enum Field { $($id),+ }
+        pub enum Field {
+            $($id,)+
+            /// An option of the tunnel's header.
+            TunMetadata(super::TunOption),
+        }
 
         pub(super) static TABLE: &[FieldInfo] = &[$(FieldInfo {
             id: $id,
@@ -109,6 +128,18 @@ macro_rules! fields {
 
         /// Rows of the table.
         pub const N_FIELDS: usize = [$($id),+].len();
+
+        impl Field {
+            /// The field's row; [`N_FIELDS`] for the options, which have none.
+            pub(super) fn row(self) -> usize {
+                #[derive(Clone, Copy)]
+                enum Row { $($id),+ }
+                match self {
+                    $(Field::$id => Row::$id as usize,)+
+                    Field::TunMetadata(_) => N_FIELDS,
+                }
+            }
+        }
     };
 }
 

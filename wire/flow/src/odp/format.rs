@@ -252,6 +252,9 @@ impl Attrs<'_> {
                 g.dec("msgtype", km.gtpu_msgtype, mm.gtpu_msgtype, 0xff);
             });
         }
+        if km.opts_len != 0 {
+            f.raw(format!("geneve({})", super::geneve::format(self.key, self.mask, self.verbose)));
+        }
         let all = u32::from(tunf::OAM | tunf::DONT_FRAGMENT | tunf::CSUM | tunf::KEY);
         let (flags, mask) = (u32::from(k.flags) & all, u32::from(m.flags) & all);
         if mask != 0 {

@@ -1,6 +1,7 @@
 //! Text of datapath flows: `recirc_id(0),in_port(1),eth_type(0x0800),ipv4(frag=no)`.
 
 mod format;
+pub mod geneve;
 mod parse;
 mod parse_attr;
 #[cfg(test)]

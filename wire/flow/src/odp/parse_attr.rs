@@ -282,6 +282,7 @@ fn tunnel(body: &str, p: &mut Parsed) -> Option<()> {
             }
             "vxlan" => gbp(v, p)?,
             "erspan" => erspan(v, p)?,
+            "geneve" => super::geneve::parse(v, &mut p.key, &mut p.mask.0)?,
             "gtpu" => {
                 for (k, v) in fields(v) {
                     match k {

@@ -1,8 +1,8 @@
 //! Matches and flows as text, in the reference's order and with its abbreviations.
 
-use super::value::{frag, ip4, ip6, mac};
+use super::value::{format_field, frag, ip4, ip6, mac};
 use super::{PortNames, port_text};
-use crate::field::{Field, FieldValue};
+use crate::field::{Field, FieldValue, TunLayout};
 use crate::key::{
     FRAG_LATER, FlowKey, FlowMask, IP_DSCP_MASK, IP_ECN_MASK, Match, N_MPLS, N_REGS, VLAN_CFI, VLAN_PCP_MASK,
     VLAN_VID_MASK, eth, ipproto, tunf,
@@ -206,6 +206,17 @@ impl Out<'_> {
             let text = masked_flags_text(&TUN_FLAGS, u32::from(t.flags) & mask, mask, all);
             self.push("tun_flags", text);
         }
+        for f in self.m.layout.iter().map(Field::TunMetadata).filter(|f| !f.is_all_wild(&self.m.mask)) {
+            let (v, mask) = f.of_match(self.m);
+            if f.tun_option().is_some_and(|o| !o.is_in(&self.m.key)) {
+                // That it is not there is what is matched.
+                self.push(f.name(), "NP".into());
+            } else if mask.is_zero() {
+                self.parts.push(f.name().into());
+            } else {
+                self.push(f.name(), format_field(f, &v, Some(&mask), None));
+            }
+        }
     }
 
     fn vlans(&mut self) {
@@ -338,12 +349,22 @@ impl Out<'_> {
 
 /// The flow of a packet: every field that the packet has, and the context that is not zero.
 pub fn format_flow(key: &FlowKey, names: Option<PortNames>) -> String {
+    format_flow_in(key, &TunLayout::default(), names)
+}
+
+/// The same in a bridge with a table of tunnel options.
+pub fn format_flow_in(key: &FlowKey, layout: &TunLayout, names: Option<PortNames>) -> String {
     let mut k = *key;
     if k.base.in_port == 0 {
         k.base.in_port = OfPort::NONE.0;
     }
-    let mask = packet_mask(&k);
-    format_match(&Match::new(&k, &mask), names, Style::Rule)
+    let mut mask = packet_mask(&k);
+    if is_tunnelled(&k) {
+        for f in layout.iter().filter(|o| o.is_in(&k)).map(Field::TunMetadata) {
+            mask.set_field(f);
+        }
+    }
+    format_match(&Match { layout: *layout, ..Match::new(&k, &mask) }, names, Style::Rule)
 }
 
 /// The fields that a packet of this flow has, without zero context.
@@ -384,9 +405,14 @@ fn packet_mask(k: &FlowKey) -> FlowMask {
     m
 }
 
+/// Whether the packet came through a tunnel: those have a destination.
+fn is_tunnelled(k: &FlowKey) -> bool {
+    k.tun.dst != 0 || k.tun.ipv6_dst != [0; 16]
+}
+
 fn tunnel_mask(k: &FlowKey, m: &mut FlowMask) {
     let t = &k.tun;
-    let real = t.dst != 0 || t.ipv6_dst != [0; 16];
+    let real = is_tunnelled(k);
     if if real { t.flags & tunf::KEY != 0 } else { t.id != 0 } {
         m.set_field(Field::TunId);
     }

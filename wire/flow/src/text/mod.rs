@@ -6,8 +6,10 @@ mod parse;
 mod tests;
 mod value;
 
-pub use format::{Style, format_flow, format_match};
-pub use parse::{KEYWORDS, Keyword, keyword, parse_exact_flow, parse_field, parse_match, usable};
+pub use format::{Style, format_flow, format_flow_in, format_match};
+pub use parse::{
+    KEYWORDS, Keyword, keyword, parse_exact_flow, parse_exact_flow_in, parse_field, parse_match, parse_match_in, usable,
+};
 pub use value::{format_field, parse_field_value};
 
 use fv_core::ids::OfPort;
@@ -51,6 +53,8 @@ pub enum TextError {
     PacketType(String, char),
     #[error("bad value for {0} ({1})")]
     BadValue(&'static str, String),
+    #[error("{0} is not mapped to an option")]
+    NotMapped(&'static str),
     #[error("field {0} set multiple times")]
     Twice(&'static str),
     #[error("Ethernet type set multiple times")]

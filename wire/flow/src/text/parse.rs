@@ -1,7 +1,7 @@
 //! Lists of `key=value` as matches and as exact flows.
 
 use super::{PortLookup, TextError, parse_field_value};
-use crate::field::{Field, FieldValue, Prereq, Protocols};
+use crate::field::{Field, FieldValue, Prereq, Protocols, TunLayout};
 use crate::key::{FlowKey, Match, eth, ipproto};
 
 /// A protocol's abbreviation: EtherType and IP protocol.
@@ -44,6 +44,9 @@ pub fn keyword(name: &str) -> Option<Keyword> {
 pub fn usable(f: Field, mask: &FieldValue) -> Protocols {
     let u = f.info().usable;
     let bits = f.n_bits();
+    if f.tun_option().is_some() {
+        return u.exact;
+    }
     if mask.0 == 0 {
         return Protocols::ANY;
     }
@@ -92,8 +95,19 @@ pub fn parse_field(m: &mut Match, f: Field, value: &str, ports: Option<PortLooku
 
 /// A match, and the protocols that can carry it. Keywords that belong to flows rather than matches
 /// (`priority`, `actions`) are the caller's to take out first.
+///
+/// Options of tunnels get places that only this match knows.
 pub fn parse_match(s: &str, ports: Option<PortLookup>) -> Result<(Match, Protocols), TextError> {
-    let mut m = Match::default();
+    parse_match_in(s, ports, None)
+}
+
+/// As [`parse_match`] with a bridge's table of tunnel options.
+pub fn parse_match_in(
+    s: &str,
+    ports: Option<PortLookup>,
+    layout: Option<&TunLayout>,
+) -> Result<(Match, Protocols), TextError> {
+    let mut m = Match { layout: layout.copied().unwrap_or_default(), ..Match::default() };
     let mut protocols = Protocols::ANY;
     // A field that lives in Ethernet frames says that the packet is one.
     let mut in_frame = false;
@@ -108,6 +122,7 @@ pub fn parse_match(s: &str, ports: Option<PortLookup>) -> Result<(Match, Protoco
             }
         } else if let Some(f) = Field::by_name(name) {
             in_frame |= !matches!(f.info().prereq, Prereq::None | Prereq::Ct);
+            let f = place(&mut m, f, value.unwrap_or(""), layout.is_none())?;
             protocols &= parse_field(&mut m, f, value.unwrap_or(""), ports)?;
         } else {
             return Err(match value {
@@ -127,6 +142,17 @@ pub fn parse_match(s: &str, ports: Option<PortLookup>) -> Result<(Match, Protoco
     Ok((m, protocols))
 }
 
+/// The field with its place, if it is an option of a tunnel's header; a new place if it `may` have one.
+fn place(m: &mut Match, f: Field, value: &str, may: bool) -> Result<Field, TextError> {
+    let Some(o) = f.tun_option() else { return Ok(f) };
+    if may && m.layout.option(o.index()).is_none() {
+        let (v, mask) = parse_field_value(f, value, None)?;
+        let used = if mask == f.mask_bits() { v } else { v | mask };
+        m.layout.add(o.index(), used.n_bits().div_ceil(32).max(1) as u8 * 4);
+    }
+    m.layout.bind(f).ok_or(TextError::NotMapped(f.name()))
+}
+
 /// The field that an alias means in a flow of this protocol (`tp_dst` of UDP, `icmp_type` of ICMPv6).
 fn in_protocol(f: Field, key: &FlowKey) -> Field {
     use Field::*;
@@ -142,6 +168,11 @@ fn in_protocol(f: Field, key: &FlowKey) -> Field {
 
 /// The flow of one packet: no masks, each field once, prerequisites before what needs them.
 pub fn parse_exact_flow(s: &str, ports: Option<PortLookup>) -> Result<FlowKey, TextError> {
+    parse_exact_flow_in(s, ports, &TunLayout::default())
+}
+
+/// The same with a bridge's table of tunnel options.
+pub fn parse_exact_flow_in(s: &str, ports: Option<PortLookup>, layout: &TunLayout) -> Result<FlowKey, TextError> {
     let mut key = FlowKey::default();
     let mut seen = Match::default();
     key.base.in_port = 0;
@@ -165,6 +196,7 @@ pub fn parse_exact_flow(s: &str, ports: Option<PortLookup>) -> Result<FlowKey, T
             continue;
         }
         let f = Field::by_name(name).ok_or_else(|| TextError::UnknownField(name.into()))?;
+        let f = layout.bind(f).ok_or(TextError::NotMapped(f.name()))?;
         if !in_protocol(f, &key).prerequisites_met(&key) {
             return Err(TextError::Prerequisites(name.into()));
         }
@@ -173,7 +205,7 @@ pub fn parse_exact_flow(s: &str, ports: Option<PortLookup>) -> Result<FlowKey, T
         }
         let text = value.unwrap_or("");
         let (v, mask) = parse_field_value(f, text, ports).map_err(|e| TextError::BadValue(f.name(), e.to_string()))?;
-        let exact = mask.0 & f.mask_bits().0 == f.mask_bits().0;
+        let exact = mask & f.mask_bits() == f.mask_bits();
         if !exact && f != Field::IpFrag {
             return Err(TextError::BadValue(f.name(), format!("{text}: wildcards not allowed here")));
         }

@@ -104,7 +104,7 @@ fn a_later_fragment_of_icmpv6_has_a_type() {
 #[test]
 fn values_of_fields() {
     let check = |f: Field, v: u128, m: Option<u128>, want: &str| {
-        assert_eq!(format_field(f, &FieldValue(v), m.map(FieldValue).as_ref(), None), want);
+        assert_eq!(format_field(f, &FieldValue::new(v), m.map(FieldValue::new).as_ref(), None), want);
     };
     check(Field::Reg0, 5, None, "0x5");
     check(Field::Reg0, 0, None, "0");
@@ -139,11 +139,11 @@ proptest! {
         for (n, v, mask, exact) in fields {
             let f = Field::all().nth(n).unwrap();
             let exact = exact || f.info().maskable == crate::field::Maskable::Exact;
-            let mask = if exact { f.mask_bits() } else { FieldValue(mask & f.mask_bits().0) };
+            let mask = if exact { f.mask_bits() } else { FieldValue::new(mask & f.mask_bits().0) };
             // Fields whose text depends on others, or has no mask.
             let skip = ["vlan", "nw_frag", "ip_frag", "port", "proto", "eth_type", "packet_type", "nsh", "mpls", "ct_state", "actset", "tun_t", "nd_", "gbp_flags"];
             if f.are_prereqs_ok(&m) && !skip.iter().any(|s| f.name().contains(s)) {
-                m.set_field_masked(f, &FieldValue(v), &mask);
+                m.set_field_masked(f, &FieldValue::new(v), &mask);
             }
         }
         let text = format_match(&m, None, Style::Rule);
@@ -154,7 +154,7 @@ proptest! {
     #[test]
     fn values_round_trip(n in 0..crate::field::N_FIELDS, v: u128) {
         let f = Field::all().nth(n).unwrap();
-        let mut v = FieldValue(v & f.mask_bits().0);
+        let mut v = FieldValue::new(v & f.mask_bits().0);
         match f {
             Field::CtState => v.0 &= 0xff,
             Field::IpFrag => v.0 = [0, 1, 3][(v.0 % 3) as usize],

@@ -58,7 +58,12 @@ pub(super) fn frag(v: u8, m: u8) -> Option<&'static str> {
 
 /// A field's value, with its mask if that is not exact, as in `set_field:VALUE->FIELD`.
 pub fn format_field(f: Field, v: &FieldValue, mask: Option<&FieldValue>, names: Option<PortNames>) -> String {
-    let exact = f.mask_bits().0;
+    let exact = f.mask_bits();
+    if f.tun_option().is_some() {
+        let mask = mask.filter(|m| **m & exact != exact);
+        return mask.map_or_else(|| v.hex(), |m| format!("{}/{}", v.hex(), m.hex()));
+    }
+    let exact = exact.0;
     let m = mask.map_or(exact, |m| m.0 & exact);
     if m == 0 {
         return "ANY".into();
@@ -86,6 +91,9 @@ pub fn parse_field_value(f: Field, s: &str, lookup: Option<PortLookup>) -> Resul
     let s = s.trim();
     if s.is_empty() || s == "*" {
         return Ok((FieldValue::ZERO, FieldValue::ZERO));
+    }
+    if f.tun_option().is_some() {
+        return option(f, s);
     }
     let exact = f.mask_bits().0;
     let (v, m) = match f.info().format {
@@ -120,9 +128,9 @@ pub fn parse_field_value(f: Field, s: &str, lookup: Option<PortLookup>) -> Resul
         return Err(TextError::Mask(s.into(), f.name()));
     }
     if f == Field::DlVlan && v == DL_VLAN_NONE.into() {
-        return Ok((FieldValue(v), f.mask_bits()));
+        return Ok((FieldValue::new(v), f.mask_bits()));
     }
-    Ok((FieldValue(v & m), FieldValue(m)))
+    Ok((FieldValue::new(v & m), FieldValue::new(m)))
 }
 
 /// `value` or `value/mask`, both read by `one`.
@@ -130,6 +138,22 @@ fn masked(s: &str, exact: u128, one: impl Fn(&str) -> Option<u128>) -> Option<(u
     match s.split_once('/') {
         Some((v, m)) => Some((one(v)?, one(m)?)),
         None => Some((one(s)?, exact)),
+    }
+}
+
+/// The value of a tunnel's option: as wide as the option is.
+fn option(f: Field, s: &str) -> Result<(FieldValue, FieldValue), TextError> {
+    let one = |t: &str| {
+        let v = FieldValue::parse(t.trim()).ok_or_else(|| TextError::Syntax(s.into(), f.name()))?;
+        let fits = (v & !f.mask_bits()).is_zero();
+        fits.then_some(v).ok_or_else(|| TextError::TooLarge { text: s.into(), n_bytes: f.n_bytes(), field: f.name() })
+    };
+    match s.split_once('/') {
+        Some((v, m)) => {
+            let m = one(m)?;
+            Ok((one(v)? & m, m))
+        }
+        None => Ok((one(s)?, f.mask_bits())),
     }
 }
 

@@ -208,7 +208,7 @@ impl State<'_> {
         }
         s.flow_has_vlan = self.has_vlan();
         if s.field == Field::VlanTci {
-            self.m.key.dp.base.vlans[0].tci = (s.value.0 as u16).into();
+            self.m.key.dp.base.vlans[0].tci = (s.value.get().0 as u16).into();
         }
         Ok(())
     }
@@ -224,9 +224,9 @@ impl State<'_> {
                 LearnDst::Match(d) => {
                     d.check_src(Some(&learned)).map_err(subfield_error)?;
                     match &s.src {
-                        LearnSrc::Value(v) => d.write_match(&mut learned, FieldValue::from_be_bytes(v).0),
+                        LearnSrc::Value(v) => d.write_match(&mut learned, FieldValue::from_be_bytes(v)),
                         // The value is not known, the prerequisites that it may satisfy are this match's.
-                        LearnSrc::Field(f) => d.write_match(&mut learned, f.read(&self.m.key)),
+                        LearnSrc::Field(f) => d.write_match(&mut learned, f.value(&self.m.key)),
                     }
                 }
                 LearnDst::Load(d) => d.check_dst(Some(&learned)).map_err(subfield_error)?,

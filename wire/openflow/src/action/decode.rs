@@ -274,14 +274,14 @@ pub(super) fn set_field(b: &mut Reader<'_>, may_mask: bool) -> Result<Action, Of
         return Err(OfError::BacBadSetArgument);
     }
     // A new VID must say that there is a tag.
-    let says_tag = e.value.0 & e.mask.0 & 0x1000 != 0;
+    let says_tag = (e.value & e.mask).0 & 0x1000 != 0;
     if !e.field.is_value_valid(e.value) || e.field == fv_flow::Field::VlanVid && !says_tag {
         return Err(OfError::BacBadSetArgument);
     }
     Ok(Action::SetField(Box::new(SetField {
         field: e.field,
-        value: e.value,
-        mask: e.mask,
+        value: e.value.into(),
+        mask: e.mask.into(),
         flow_has_vlan: false,
         form: SetForm::SetField,
     })))

@@ -209,7 +209,7 @@ fn l4_field(p: &L4Port, src: bool) -> Field {
 
 /// Set-field of a whole field (1.2+).
 fn whole_field(out: &mut Vec<u8>, field: Field, value: u128, v: Version) {
-    oxm_set_field(out, field, FieldValue(value), field.mask_bits(), v);
+    oxm_set_field(out, field, FieldValue::new(value), field.mask_bits(), v);
 }
 
 fn oxm_set_field(out: &mut Vec<u8>, field: Field, value: FieldValue, mask: FieldValue, v: Version) {
@@ -221,9 +221,10 @@ fn oxm_set_field(out: &mut Vec<u8>, field: Field, value: FieldValue, mask: Field
 }
 
 fn set_field(out: &mut Vec<u8>, s: &SetField, v: Version) {
-    let exact = s.mask == s.field.mask_bits();
+    let (value, mask) = (s.value.get(), s.mask.get());
+    let exact = mask == s.field.mask_bits();
     if v >= Version::V15 || v >= Version::V12 && exact && s.form == SetForm::SetField {
-        return oxm_set_field(out, s.field, s.value, s.mask, v);
+        return oxm_set_field(out, s.field, value, mask, v);
     }
     if v < Version::V12 && exact && s.form == SetForm::SetField && legacy(out, s, v) {
         return;
@@ -233,10 +234,10 @@ fn set_field(out: &mut Vec<u8>, s: &SetField, v: Version) {
 
 /// Whole fields for which 1.0 and 1.1 have an action of their own. False: there is none.
 fn legacy(out: &mut Vec<u8>, s: &SetField, v: Version) -> bool {
-    let x = s.value.0;
+    let x = s.value.get().0;
     let mac = || {
         let mut m = [0; 6];
-        m.copy_from_slice(&s.value.to_be_bytes(6));
+        m.copy_from_slice(&s.value.get().to_be_bytes(6));
         m
     };
     let l4 = L4Port { port: x as u16, ip_proto: 0 };

@@ -158,7 +158,7 @@ pub(super) fn reg_load(out: &mut Vec<u8>, dst: &Subfield, value: u64) {
     if nxm::is_experimenter(dst.field, Version::V10) {
         // The short form's 32-bit operand cannot name it.
         return put(out, sub::REG_LOAD2, |o| {
-            let bits = FieldValue(u128::from(value) << dst.ofs);
+            let bits = FieldValue::new(u128::from(value) << dst.ofs);
             nxm::put_entry(o, dst.field, bits, dst.mask(), None);
         });
     }
@@ -171,10 +171,15 @@ pub(super) fn reg_load(out: &mut Vec<u8>, dst: &Subfield, value: u64) {
 
 /// One reg-load for each run of mask bits, of at most 64 bits each.
 pub(super) fn set_field(out: &mut Vec<u8>, s: &SetField) {
+    let (all, to) = (s.value.get(), s.mask.get());
+    if s.field.tun_option().is_some() {
+        // Its offsets may be more than a reg-load can say.
+        return put(out, sub::REG_LOAD2, |o| nxm::put_entry(o, s.field, all, to, None));
+    }
     let mut ofs = 0;
     let n = s.field.n_bits();
     // All bits that can be set stand for the whole field, also where it is wider on the wire.
-    let mask = if s.mask == s.field.mask_bits() { FieldValue::ones(n).0 } else { s.mask.0 & FieldValue::ones(n).0 };
+    let mask = if to == s.field.mask_bits() { FieldValue::ones(n).0 } else { to.0 & FieldValue::ones(n).0 };
     while ofs < n {
         let rest = mask >> ofs;
         if rest & 1 == 0 {
@@ -182,7 +187,7 @@ pub(super) fn set_field(out: &mut Vec<u8>, s: &SetField) {
             continue;
         }
         let run = rest.trailing_ones().min(n - ofs).min(64);
-        let value = (s.value.0 >> ofs & FieldValue::ones(run).0) as u64;
+        let value = (all.0 >> ofs & FieldValue::ones(run).0) as u64;
         reg_load(out, &Subfield::new(s.field, ofs, run), value);
         ofs += run;
     }

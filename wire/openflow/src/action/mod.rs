@@ -3,19 +3,21 @@
 //! One list holds both: instructions of OpenFlow 1.1+ follow the actions to apply, in their order of
 //! execution (meter first, then the actions, clear, write, metadata, goto last).
 
+mod bind;
 mod check;
 mod decode;
 mod encode;
 mod encode_nicira;
 mod nicira;
 
+pub use bind::{Bind, options_of};
 pub use check::{CheckCx, check};
 pub use decode::{decode_actions, decode_instructions};
 pub use encode::{encode_actions, encode_instructions};
 pub use nicira::load;
 
 use fv_core::OfPort;
-use fv_flow::field::{Field, FieldValue, Subfield};
+use fv_flow::field::{Field, FieldValue, Packed, Subfield};
 use std::ops::Deref;
 
 /// Largest encoding of one list of actions, and of all that one message carries.
@@ -180,8 +182,8 @@ pub enum SetForm {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SetField {
     pub field: Field,
-    pub value: FieldValue,
-    pub mask: FieldValue,
+    pub value: Packed,
+    pub mask: Packed,
     /// For VLAN fields: the match, or an action before this one, guarantees a tag.
     pub flow_has_vlan: bool,
     pub form: SetForm,

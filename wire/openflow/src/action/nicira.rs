@@ -185,7 +185,11 @@ pub(super) fn pull(subtype: u16, mut b: Reader<'_>, cx: Cx) -> Result<Action> {
         sub::DEC_NSH_TTL => Action::DecNshTtl,
         sub::DEBUG_SLOW => Action::DebugSlow,
         sub::DEBUG_RECIRC => Action::DebugRecirc,
-        sub::DELETE_FIELD => Action::DeleteField(nxm::pull_header(b)?),
+        sub::DELETE_FIELD => match nxm::pull_header(b)? {
+            f @ Field::TunMetadata(_) => Action::DeleteField(f),
+            // Only what may be there or not can be taken away.
+            _ => return Err(BAD_ARGUMENT),
+        },
         sub::CHECK_PKT_LARGER => {
             let (pkt_len, ofs) = (b.u16()?, b.u16()?);
             let dst = Subfield::new(nxm::pull_header(b)?, ofs.into(), 1);
@@ -250,19 +254,19 @@ fn reg_load(b: &mut Reader<'_>) -> Result<Action> {
     let dst = ofs_nbits(nxm::field_of_header(b.u32()?)?, bits);
     let value = u128::from(b.u64()?);
     check_dst(&dst)?;
-    if value & !FieldValue::ones(dst.n_bits).0 != 0 {
+    if !FieldValue::new(value).shr(dst.n_bits).is_zero() {
         return Err(BAD_ARGUMENT);
     }
     Ok(load(dst, value))
 }
 
 /// `load:value->dst`.
-pub fn load(dst: Subfield, value: u128) -> Action {
+pub fn load(dst: Subfield, value: impl Into<FieldValue>) -> Action {
     let mask = dst.mask();
     Action::SetField(Box::new(SetField {
         field: dst.field,
-        value: FieldValue(value.checked_shl(dst.ofs).unwrap_or(0) & mask.0),
-        mask: if dst.n_bits == dst.field.n_bits() { dst.field.mask_bits() } else { mask },
+        value: (value.into().shl(dst.ofs) & mask).into(),
+        mask: if dst.n_bits == dst.field.n_bits() { dst.field.mask_bits() } else { mask }.into(),
         flow_has_vlan: false,
         form: SetForm::Load,
     }))

@@ -4,7 +4,7 @@
 use crate::error::OfError;
 use crate::version::Version;
 use crate::wire::{Put, Reader};
-use fv_flow::field::{Header, Maskable};
+use fv_flow::field::{Header, Maskable, TUN_OPTION_MAX, TunOption};
 use fv_flow::{Field, FieldValue, FlowMask, Match};
 use std::sync::LazyLock;
 
@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 /// without and with a mask. They share their number with `mpls_ttl`; only the length differs.
 const COOKIE: u32 = 0x0001_3c08;
 const COOKIE_W: u32 = 0x0001_3d10;
-/// Widest value of an entry.
+/// Widest value of an entry but an option.
 const MAX_VALUE: usize = 16;
 
 /// What a decoder does about fields that it does not know.
@@ -68,6 +68,9 @@ impl RawHeader {
     fn field(&self, action: bool) -> Result<Field, OfError> {
         let unknown = if action { OfError::BacBadSetType } else { OfError::BmcBadField };
         let f = Field::by_header(self.id).ok_or(unknown)?;
+        if let Field::TunMetadata(o) = f {
+            return self.option(o, unknown);
+        }
         let n = if self.has_mask { 2 * f.n_bytes() } else { f.n_bytes() };
         match n == self.payload {
             true => Ok(f),
@@ -79,13 +82,29 @@ impl RawHeader {
     }
 }
 
+impl RawHeader {
+    /// An option of a tunnel's header: of whatever length the peer takes it for. Zero may have none.
+    fn option(&self, o: TunOption, unknown: OfError) -> Result<Field, OfError> {
+        let n = self.payload / if self.has_mask { 2 } else { 1 };
+        match u8::try_from(n).ok().filter(|n| *n <= TUN_OPTION_MAX) {
+            Some(_) if self.has_mask && self.payload % 2 != 0 => Err(OfError::BmcBadLen),
+            Some(n) => Ok(Field::TunMetadata(o.sized(n))),
+            None => Err(unknown),
+        }
+    }
+}
+
 /// Takes a header that stands alone, as the operand of an action: no mask, no value.
 pub(crate) fn pull_header(r: &mut Reader<'_>) -> Result<Field, OfError> {
     if r.len() < 4 {
         return Err(OfError::BacBadSetLen);
     }
     let h = RawHeader::pull(r).map_err(|_| OfError::BmcBadField)?;
-    let f = h.field(false)?;
+    // How long an option is, the switch knows better.
+    let f = match Field::by_header(h.id) {
+        Some(f @ Field::TunMetadata(_)) => f,
+        _ => h.field(false)?,
+    };
     if h.has_mask { Err(OfError::BmcBadMask) } else { Ok(f) }
 }
 
@@ -127,13 +146,13 @@ pub(crate) fn pull_entry(r: &mut Reader<'_>, action: bool) -> Result<Entry, OfEr
     // The entry is taken: the caller may go on behind it.
     let field = field?;
     let n = field.n_bytes();
-    debug_assert!(n <= MAX_VALUE);
     let value = FieldValue::from_be_bytes(&payload[..n]);
     if !h.has_mask {
-        return Ok(Entry { field, value, mask: field.mask_bits(), has_mask: false });
+        let mask = if field.tun_option().is_some() { FieldValue::EXACT } else { field.mask_bits() };
+        return Ok(Entry { field, value, mask, has_mask: false });
     }
     let raw_mask = FieldValue::from_be_bytes(&payload[n..]);
-    let full = raw_mask.0 & field.mask_bits().0 == field.mask_bits().0;
+    let full = raw_mask & field.mask_bits() == field.mask_bits();
     // Part of a field that only matches as a whole may be written, but not of a 32-bit port.
     if field.info().maskable == Maskable::Exact && !full && raw_mask.0 != 0 {
         match action {
@@ -142,7 +161,7 @@ pub(crate) fn pull_entry(r: &mut Reader<'_>, action: bool) -> Result<Entry, OfEr
             false => return Err(OfError::BmcBadMask),
         }
     }
-    let mask = if full { field.mask_bits() } else { FieldValue(raw_mask.0 & field.mask_bits().0) };
+    let mask = if full && n != 0 { field.mask_bits() } else { raw_mask & field.mask_bits() };
     Ok(Entry { field, value, mask, has_mask: true })
 }
 
@@ -185,6 +204,9 @@ pub fn decode(bytes: &[u8], mode: Mode, oxm: bool) -> Result<Decoded, OfError> {
 }
 
 fn add(m: &mut Match, e: &Entry) -> Result<(), OfError> {
+    if let Field::TunMetadata(o) = e.field {
+        return add_option(m, e, o);
+    }
     if !e.field.is_value_valid(e.value) {
         return Err(OfError::BmcBadValue);
     }
@@ -196,6 +218,21 @@ fn add(m: &mut Match, e: &Entry) -> Result<(), OfError> {
     }
     if e.mask.0 != 0 {
         m.set_field_masked(e.field, &e.value, &e.mask);
+    }
+    Ok(())
+}
+
+/// An option gets the next place of the match's own layout, until a switch binds it to its table's.
+fn add_option(m: &mut Match, e: &Entry, o: TunOption) -> Result<(), OfError> {
+    if m.layout.option(o.index()).is_some() {
+        return Err(OfError::BmcDupField);
+    }
+    let len = e.field.n_bytes().max(1) as u8;
+    if !m.layout.add(o.index(), len) {
+        return Err(OfError::NxFmfcInvalidTlvField);
+    }
+    if let Some((f, v, mask)) = m.layout.bind_value(e.field, e.value, e.mask) {
+        m.set_field_masked(f, &v, &mask);
     }
     Ok(())
 }
@@ -229,8 +266,15 @@ fn put_raw(out: &mut Vec<u8>, f: Field, version: u8, has_mask: bool) {
 
 /// Appends one entry; with a mask unless it is exact.
 pub(crate) fn put_entry(out: &mut Vec<u8>, f: Field, value: FieldValue, mask: FieldValue, version: Option<Version>) {
-    let has_mask = mask != f.mask_bits();
+    let has_mask = mask & f.mask_bits() != f.mask_bits();
     put_raw(out, f, wire_version(version), has_mask);
+    if f.tun_option().is_some() {
+        out.put(&value.to_be_bytes(f.n_bytes()));
+        if has_mask {
+            out.put(&mask.to_be_bytes(f.n_bytes()));
+        }
+        return;
+    }
     let from = MAX_VALUE - f.n_bytes().min(MAX_VALUE);
     out.put(&value.0.to_be_bytes()[from..]);
     if has_mask {
@@ -247,6 +291,7 @@ fn is_sent(f: Field, version: Option<Version>) -> bool {
         Field::XXReg0 | Field::XXReg1 | Field::XXReg2 | Field::XXReg3 => false,
         f if (Field::XReg0..=Field::XReg7).contains(&f) => version >= Some(Version::V15),
         f if f.reg_index().is_some() => version < Some(Version::V15),
+        Field::TunMetadata(_) => true,
         f => !f.info().headers.is_empty(),
     }
 }
@@ -254,32 +299,39 @@ fn is_sent(f: Field, version: Option<Version>) -> bool {
 /// Fields in the order in which they are sent: what identifies the packet, its headers from the
 /// outside in, what the switch adds. Each field is behind its prerequisites. With the words of a key that
 /// each is in.
-static ORDER: LazyLock<Vec<(Field, u64)>> = LazyLock::new(|| {
+static ORDER: LazyLock<Vec<(Field, u128)>> = LazyLock::new(|| {
     let mut order: Vec<Field> = Field::all().collect();
-    order.sort_by_key(|f| match f {
-        Field::DpHash | Field::RecircId | Field::PacketType | Field::ConjId => 0,
-        Field::InPort | Field::InPortOxm | Field::ActsetOutput => 1,
-        f if *f >= Field::EthSrc => 2,
-        Field::Metadata => 6,
-        f if *f >= Field::PktMark && *f < Field::Reg0 => 5,
-        f if *f >= Field::Reg0 => 4,
-        _ => 3,
-    });
+    order.sort_by_key(|f| rank(*f));
     order.into_iter().map(|f| (f, words_of(f))).collect()
 });
 
-static ALL: LazyLock<Vec<(Field, u64)>> = LazyLock::new(|| Field::all().map(|f| (f, words_of(f))).collect());
+static ALL: LazyLock<Vec<(Field, u128)>> = LazyLock::new(|| Field::all().map(|f| (f, words_of(f))).collect());
 
 /// Which words of a key the field is in.
-fn words_of(f: Field) -> u64 {
+fn words_of(f: Field) -> u128 {
     let mut mask = FlowMask::default();
     mask.set_field(f);
     matched_words(&mask)
 }
 
 /// Which words of the mask have bits: of a hundred fields, most have none of theirs there.
-fn matched_words(mask: &FlowMask) -> u64 {
-    mask.0.words().iter().enumerate().fold(0, |map, (i, w)| map | u64::from(*w != 0) << i)
+fn matched_words(mask: &FlowMask) -> u128 {
+    mask.0.words().iter().enumerate().fold(0, |map, (i, w)| map | u128::from(*w != 0) << i)
+}
+
+/// Rank of the registers, behind which tunnels' options do not come.
+const REGISTERS: u8 = 4;
+
+fn rank(f: Field) -> u8 {
+    match f {
+        Field::DpHash | Field::RecircId | Field::PacketType | Field::ConjId => 0,
+        Field::InPort | Field::InPortOxm | Field::ActsetOutput => 1,
+        f if f >= Field::EthSrc => 2,
+        Field::Metadata => 6,
+        f if f >= Field::PktMark && f < Field::Reg0 => 5,
+        f if f >= Field::Reg0 => REGISTERS,
+        _ => 3,
+    }
 }
 
 /// The fields that the mask matches any bit of.
@@ -293,7 +345,10 @@ pub(super) fn matched_fields(mask: &FlowMask) -> impl Iterator<Item = Field> {
 /// not meet are left out.
 pub fn encode(out: &mut Vec<u8>, m: &Match, version: Option<Version>, cookie: Option<(u64, u64)>) {
     let matched = matched_words(&m.mask);
-    for (f, _) in ORDER.iter().copied().filter(|(f, words)| words & matched != 0 && is_sent(*f, version)) {
+    let (before, after) = ORDER.split_at(ORDER.partition_point(|(f, _)| rank(*f) < REGISTERS));
+    let there = |list: &'static [(Field, u128)]| list.iter().filter(move |(_, w)| w & matched != 0).map(|(f, _)| *f);
+    let options = m.layout.iter().map(Field::TunMetadata);
+    for f in there(before).chain(options).chain(there(after)).filter(|f| is_sent(*f, version)) {
         if f.is_all_wild(&m.mask) || !f.are_prereqs_ok(m) {
             continue;
         }

@@ -125,10 +125,10 @@ fn network(r: &mut Reader<'_>, w: u32, m: &mut Match) -> Result<(), OfError> {
     r.skip(3)?;
     if [eth::MPLS, eth::MPLS_MCAST].contains(&m.key.dp.base.dl_type.get()) {
         if exact(MPLS_LABEL) {
-            m.set_field(Field::MplsLabel, &FieldValue(label.into()));
+            m.set_field(Field::MplsLabel, &FieldValue::new(label.into()));
         }
         if exact(MPLS_TC) {
-            m.set_field(Field::MplsTc, &FieldValue(tc.into()));
+            m.set_field(Field::MplsTc, &FieldValue::new(tc.into()));
         }
     }
     let (metadata, wild) = (r.u64()?, r.u64()?);

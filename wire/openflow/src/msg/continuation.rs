@@ -25,7 +25,7 @@ pub struct Continuation {
 }
 
 /// Bytes of the widest field.
-pub const MAX_PUSHED: usize = 16;
+pub const MAX_PUSHED: usize = fv_flow::field::TUN_OPTION_MAX as usize;
 
 #[allow(missing_docs)]
 mod kind {

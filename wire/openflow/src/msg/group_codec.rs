@@ -194,7 +194,7 @@ fn pull_fields(b: &mut Reader<'_>) -> Result<Vec<(Field, FieldValue)>, OfError> 
         }
         out.push((e.field, e.value));
     }
-    out.sort_by_key(|(f, _)| *f as u32);
+    out.sort_by_key(|(f, _)| *f);
     Ok(out)
 }
 

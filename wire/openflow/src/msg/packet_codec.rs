@@ -33,7 +33,7 @@ fn reason(r: u8) -> Result<PacketInReason, OfError> {
 }
 
 fn set_in_port(m: &mut Match, p: OfPort) {
-    m.set_field(Field::InPortOxm, &FieldValue(p.0.into()));
+    m.set_field(Field::InPortOxm, &FieldValue::new(p.0.into()));
 }
 
 impl PacketIn {

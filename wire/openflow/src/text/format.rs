@@ -61,7 +61,9 @@ pub(super) fn field_name(f: Field) -> &'static str {
 }
 
 fn header_name(f: Field) -> &'static str {
-    f.info().headers.first().map_or(f.name(), |h| h.name)
+    // Of an option, its only one; of others, the oldest.
+    let first = f.info().headers.first().or_else(|| f.header(1));
+    first.map_or(f.name(), |h| h.name)
 }
 
 fn mac(m: &[u8; 6]) -> String {
@@ -266,20 +268,21 @@ fn bundle(b: &Bundle, names: Names) -> String {
 
 /// `load` takes one run of bits; what is not one run is a set-field whatever form it came in.
 fn set_field(s: &SetField, names: Names) -> String {
-    let mask = s.mask.0;
-    let whole = mask == s.field.mask_bits().0;
-    let (ofs, n_bits) = if whole { (0, s.field.n_bits()) } else { (mask.trailing_zeros(), mask.count_ones()) };
-    let one_run = whole || n_bits > 0 && mask >> ofs == FieldValue::ones(n_bits).0;
+    let (value, mask) = (s.value.get(), s.mask.get());
+    let whole = mask == s.field.mask_bits();
+    let n_bits = mask.n_bits() - mask.trailing_zeros().min(mask.n_bits());
+    let (ofs, n_bits) = if whole { (0, s.field.n_bits()) } else { (mask.trailing_zeros(), n_bits) };
+    let one_run = whole || n_bits > 0 && mask.shr(ofs) == FieldValue::ones(n_bits);
     if s.form == SetForm::Load && one_run {
         // As the wire has it: one load carries at most 64 bits.
         let pieces = (0..n_bits).step_by(64).map(|at| {
             let piece = Subfield::new(s.field, ofs + at, (n_bits - at).min(64));
-            let value = s.value.0.checked_shr(piece.ofs).unwrap_or(0) & FieldValue::ones(piece.n_bits).0;
+            let value = value.shr(piece.ofs).0 & FieldValue::ones(piece.n_bits).0;
             format!("load:{}->{}", hex(value), format_subfield(&piece))
         });
         return pieces.collect::<Vec<_>>().join(",");
     }
-    format!("set_field:{}->{}", format_field(s.field, &s.value, Some(&s.mask), names.ports), field_name(s.field))
+    format!("set_field:{}->{}", format_field(s.field, &value, Some(&mask), names.ports), field_name(s.field))
 }
 
 fn encap(e: &Encap) -> String {

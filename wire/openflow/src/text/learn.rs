@@ -46,13 +46,13 @@ fn spec(s: &LearnSpec, names: Names) -> String {
         (LearnSrc::Value(v), LearnDst::Match(d)) if d.ofs == 0 && d.n_bits == d.field.n_bits() => {
             format!("{}={}", field_name(d.field), format_field(d.field, &number(v), None, names.ports))
         }
-        (LearnSrc::Value(v), LearnDst::Match(d)) => format!("{}={}", format_subfield(d), hex(number(v).0)),
-        (LearnSrc::Value(v), LearnDst::Load(d)) => format!("load:{}->{}", hex(number(v).0), format_subfield(d)),
+        (LearnSrc::Value(v), LearnDst::Match(d)) => format!("{}={}", format_subfield(d), number(v).hex()),
+        (LearnSrc::Value(v), LearnDst::Load(d)) => format!("load:{}->{}", number(v).hex(), format_subfield(d)),
         (LearnSrc::Field(f), LearnDst::Match(d)) if f == d => format_subfield(d),
         (LearnSrc::Field(f), LearnDst::Match(d)) => format!("{}={}", format_subfield(d), format_subfield(f)),
         (LearnSrc::Field(f), LearnDst::Load(d)) => format!("load:{}->{}", format_subfield(f), format_subfield(d)),
         (LearnSrc::Field(f), LearnDst::Output) => format!("output:{}", format_subfield(f)),
-        (LearnSrc::Value(v), LearnDst::Output) => format!("output:{}", hex(number(v).0)),
+        (LearnSrc::Value(v), LearnDst::Output) => format!("output:{}", number(v).hex()),
     }
 }
 
@@ -108,8 +108,8 @@ fn bits(n: u32) -> u16 {
 }
 
 /// Big-endian bytes of a value of `n_bits` bits, as the wire rounds them.
-fn immediate(v: u128, n_bits: u32) -> LearnSrc {
-    LearnSrc::Value(FieldValue(v).to_be_bytes(2 * n_bits.div_ceil(16) as usize))
+fn immediate(v: FieldValue, n_bits: u32) -> LearnSrc {
+    LearnSrc::Value(v.to_be_bytes(2 * n_bits.div_ceil(16) as usize))
 }
 
 fn parse_spec(key: &str, value: &str, names: Lookups, matched: &mut Match) -> Result<LearnSpec, Error> {
@@ -120,8 +120,8 @@ fn parse_spec(key: &str, value: &str, names: Lookups, matched: &mut Match) -> Re
     if key == "load" {
         let (from, to) = scan::arrow(value)?;
         let dst = parse_subfield(to)?;
-        let src = match scan::number128(from) {
-            Some(v) if v & !FieldValue::ones(dst.n_bits).0 != 0 => {
+        let src = match FieldValue::parse(from) {
+            Some(v) if v.n_bits() > dst.n_bits => {
                 return Err(Error::text(format!("{value}: value {from} does not fit into {} bits", dst.n_bits)));
             }
             Some(v) => immediate(v, dst.n_bits),
@@ -163,10 +163,10 @@ fn match_value(dst: Subfield, v: &str, names: Lookups, matched: &mut Match) -> R
             return Err(Error::text(format!("{v}: a learned match takes no mask")));
         }
         matched.set_field(dst.field, &value);
-        return Ok(immediate(value.0, dst.n_bits));
+        return Ok(immediate(value, dst.n_bits));
     }
-    let n = scan::number128(v).ok_or_else(|| Error::text(format!("{v}: unknown field or value")))?;
-    if n & !FieldValue::ones(dst.n_bits).0 != 0 {
+    let n = FieldValue::parse(v).ok_or_else(|| Error::text(format!("{v}: unknown field or value")))?;
+    if n.n_bits() > dst.n_bits {
         return Err(Error::text(format!("{v}: does not fit into {} bits", dst.n_bits)));
     }
     Ok(immediate(n, dst.n_bits))

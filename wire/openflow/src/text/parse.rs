@@ -364,8 +364,8 @@ fn set_field(v: &str, names: Lookups) -> Result<Action> {
     }
     Ok(Action::SetField(Box::new(SetField {
         field: f,
-        value: FieldValue(value.0 & mask.0),
-        mask,
+        value: (value & mask).into(),
+        mask: mask.into(),
         flow_has_vlan: false,
         form: SetForm::SetField,
     })))
@@ -375,8 +375,8 @@ fn load_action(v: &str) -> Result<Action> {
     let (value, to) = scan::arrow(v)?;
     let dst = parse_subfield(to)?;
     writable(&dst)?;
-    let n = scan::number128(value).ok_or_else(|| Error(format!("{v}: bad value {value}")))?;
-    if n & !FieldValue::ones(dst.n_bits).0 != 0 {
+    let n = FieldValue::parse(value).ok_or_else(|| Error(format!("{v}: bad value {value}")))?;
+    if n.n_bits() > dst.n_bits {
         return Err(Error(format!("{v}: value {value} does not fit into {} bits", dst.n_bits)));
     }
     Ok(load(dst, n))
