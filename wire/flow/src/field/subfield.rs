@@ -59,12 +59,12 @@ impl Subfield {
 
     /// The run's bits in place, as a mask of the field.
     pub fn mask(&self) -> FieldValue {
-        FieldValue::ones(self.n_bits).shl(self.ofs)
+        FieldValue::ones(self.n_bits).raised(self.ofs)
     }
 
     /// The run's value, right-aligned.
     pub fn value(&self, key: &FlowKey) -> FieldValue {
-        self.field.value(key).shr(self.ofs) & FieldValue::ones(self.n_bits)
+        self.field.value(key).lowered(self.ofs) & FieldValue::ones(self.n_bits)
     }
 
     /// The low 128 bits of the run's value.
@@ -75,7 +75,7 @@ impl Subfield {
     /// Writes the low `n_bits` of `v`.
     pub fn write(&self, key: &mut FlowKey, v: impl Into<FieldValue>) {
         let m = self.mask();
-        self.field.set_masked(key, &(v.into().shl(self.ofs) & m), &m);
+        self.field.set_masked(key, &(v.into().raised(self.ofs) & m), &m);
     }
 
     /// Adds the run to what is matched.
@@ -87,7 +87,7 @@ impl Subfield {
     pub fn write_match(&self, m: &mut Match, v: impl Into<FieldValue>) {
         let (old_v, old_m) = self.field.of_match(m);
         let bits = self.mask();
-        let value = old_v & !bits | v.into().shl(self.ofs) & bits;
+        let value = old_v & !bits | v.into().raised(self.ofs) & bits;
         m.set_field_masked(self.field, &value, &(old_m | bits));
     }
 }

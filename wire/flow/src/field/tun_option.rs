@@ -123,8 +123,8 @@ impl TunLayout {
         let cut = f.n_bits().saturating_sub(to.n_bits());
         // Zero may be told in no byte at all: such a mask is exact only if it is one of more.
         let exact = !mask.is_zero() && f.mask_bits() & !mask == FieldValue::ZERO;
-        let mask = if exact { to.mask_bits() } else { mask.shr(cut) & to.mask_bits() };
-        Some((to, v.shr(cut) & mask, mask))
+        let mask = if exact { to.mask_bits() } else { mask.lowered(cut) & to.mask_bits() };
+        Some((to, v.lowered(cut) & mask, mask))
     }
 
     /// Mapped fields in the order of their numbers.

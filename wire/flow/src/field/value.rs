@@ -82,7 +82,7 @@ impl FieldValue {
 
     /// Shifted to the left; what leaves the value is lost.
     #[must_use]
-    pub fn shl(self, n: u32) -> FieldValue {
+    pub fn raised(self, n: u32) -> FieldValue {
         let (from, out) = (self.limbs(), &mut [0; LIMBS]);
         let (limbs, bits) = (n as usize / 128, n % 128);
         for i in limbs..LIMBS {
@@ -95,7 +95,7 @@ impl FieldValue {
     }
 
     #[must_use]
-    pub fn shr(self, n: u32) -> FieldValue {
+    pub fn lowered(self, n: u32) -> FieldValue {
         let (from, out) = (self.limbs(), &mut [0; LIMBS]);
         let (limbs, bits) = (n as usize / 128, n % 128);
         for i in 0..LIMBS.saturating_sub(limbs) {
@@ -223,7 +223,7 @@ mod tests {
         #[test]
         fn shifts_are_those_of_the_bits(v in value(), n in 0u32..1100) {
             let bit = |v: &FieldValue, i: u32| v.to_be_bytes(BYTES)[BYTES - 1 - i as usize / 8] >> (i % 8) & 1;
-            let (left, right) = (v.shl(n), v.shr(n));
+            let (left, right) = (v.raised(n), v.lowered(n));
             for i in 0..1024 {
                 prop_assert_eq!(bit(&left, i), if i >= n { bit(&v, i - n) } else { 0 });
                 prop_assert_eq!(bit(&right, i), if i + n < 1024 { bit(&v, i + n) } else { 0 });
@@ -236,8 +236,8 @@ mod tests {
             prop_assert_eq!(FieldValue::from_be_bytes(&v.to_be_bytes(BYTES)), v);
             prop_assert_eq!(FieldValue::parse(&v.hex()), Some(v));
             if !v.is_zero() {
-                prop_assert!(v.shr(v.n_bits()).is_zero() && !v.shr(v.n_bits() - 1).is_zero());
-                prop_assert_eq!(v.shr(v.trailing_zeros()).0 & 1, 1);
+                prop_assert!(v.lowered(v.n_bits()).is_zero() && !v.lowered(v.n_bits() - 1).is_zero());
+                prop_assert_eq!(v.lowered(v.trailing_zeros()).0 & 1, 1);
             }
         }
     }

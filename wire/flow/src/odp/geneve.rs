@@ -121,7 +121,7 @@ fn parse_one(text: &str, opts: &mut Vec<u8>, masks: &mut Vec<u8>) -> Option<()> 
         }
     }
     let n = usize::from(len.0);
-    if n % 4 != 0 || n > 124 || data.n_bits() > 8 * n as u32 {
+    if !n.is_multiple_of(4) || n > 124 || data.n_bits() > 8 * n as u32 {
         return None;
     }
     opts.extend(class.0.to_be_bytes());

@@ -254,7 +254,7 @@ fn reg_load(b: &mut Reader<'_>) -> Result<Action> {
     let dst = ofs_nbits(nxm::field_of_header(b.u32()?)?, bits);
     let value = u128::from(b.u64()?);
     check_dst(&dst)?;
-    if !FieldValue::new(value).shr(dst.n_bits).is_zero() {
+    if !FieldValue::new(value).lowered(dst.n_bits).is_zero() {
         return Err(BAD_ARGUMENT);
     }
     Ok(load(dst, value))
@@ -265,7 +265,7 @@ pub fn load(dst: Subfield, value: impl Into<FieldValue>) -> Action {
     let mask = dst.mask();
     Action::SetField(Box::new(SetField {
         field: dst.field,
-        value: (value.into().shl(dst.ofs) & mask).into(),
+        value: (value.into().raised(dst.ofs) & mask).into(),
         mask: if dst.n_bits == dst.field.n_bits() { dst.field.mask_bits() } else { mask }.into(),
         flow_has_vlan: false,
         form: SetForm::Load,

@@ -87,7 +87,7 @@ impl RawHeader {
     fn option(&self, o: TunOption, unknown: OfError) -> Result<Field, OfError> {
         let n = self.payload / if self.has_mask { 2 } else { 1 };
         match u8::try_from(n).ok().filter(|n| *n <= TUN_OPTION_MAX) {
-            Some(_) if self.has_mask && self.payload % 2 != 0 => Err(OfError::BmcBadLen),
+            Some(_) if self.has_mask && !self.payload.is_multiple_of(2) => Err(OfError::BmcBadLen),
             Some(n) => Ok(Field::TunMetadata(o.sized(n))),
             None => Err(unknown),
         }

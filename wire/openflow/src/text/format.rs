@@ -272,12 +272,12 @@ fn set_field(s: &SetField, names: Names) -> String {
     let whole = mask == s.field.mask_bits();
     let n_bits = mask.n_bits() - mask.trailing_zeros().min(mask.n_bits());
     let (ofs, n_bits) = if whole { (0, s.field.n_bits()) } else { (mask.trailing_zeros(), n_bits) };
-    let one_run = whole || n_bits > 0 && mask.shr(ofs) == FieldValue::ones(n_bits);
+    let one_run = whole || n_bits > 0 && mask.lowered(ofs) == FieldValue::ones(n_bits);
     if s.form == SetForm::Load && one_run {
         // As the wire has it: one load carries at most 64 bits.
         let pieces = (0..n_bits).step_by(64).map(|at| {
             let piece = Subfield::new(s.field, ofs + at, (n_bits - at).min(64));
-            let value = value.shr(piece.ofs).0 & FieldValue::ones(piece.n_bits).0;
+            let value = value.lowered(piece.ofs).0 & FieldValue::ones(piece.n_bits).0;
             format!("load:{}->{}", hex(value), format_subfield(&piece))
         });
         return pieces.collect::<Vec<_>>().join(",");
