@@ -93,6 +93,7 @@ const LONG: &[Long] = &[
     ("rings under hostile guests", "fv-netdev-vhost", &[]),
     ("an emulated NIC", "fv-nic-sim", &[]),
     ("flow tables of NICs", "fv-offload", &[]),
+    ("headers of tunnels", "fv-tunnel", &[]),
     ("the whole daemon under reconfiguration, 10 minutes", "fv-scenarios", &["soak"]),
     ("field reports", "fv-scenarios", &["reports"]),
     ("beside the reference, 5,000 seeds", "fv-differential", &[]),
