@@ -131,6 +131,30 @@ fn bends() -> impl Strategy<Value = Vec<(usize, Value)>> {
     proptest::collection::vec((any::<usize>(), odd()), 0..3)
 }
 
+/// A server that names transactions as it likes does not keep the next one from serving the client.
+#[test]
+fn a_transaction_that_is_no_uuid_is_forgotten() {
+    let mut server = Server::new(vec![(Database::new(zoo()), None)]);
+    let config = Config { database: "T".into(), schema: zoo(), tables: vec![], quiet: &[], lock: None };
+    let mut client = Client::new(config);
+    for round in 0..2 {
+        let conn = server.connection_opened();
+        client.connected();
+        for _ in 0..6 {
+            client.take_outgoing().into_iter().for_each(|m| server.handle(conn, m, NOW));
+            for mut m in server.take_outgoing(conn) {
+                let named = m["result"].as_array().is_some_and(|a| a.len() == 3 && a[1].is_string());
+                if named && round == 0 {
+                    m["result"][1] = "T".into();
+                }
+                client.handle(m).unwrap();
+            }
+        }
+        assert!(client.is_synced());
+        server.connection_closed(conn);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 120, failure_persistence: None, ..ProptestConfig::default() })]
 

@@ -447,7 +447,7 @@ impl Client {
             else {
                 return Err(bad());
             };
-            self.last_txn_id = id;
+            self.remember(&id);
             (found, updates)
         } else {
             self.last_txn_id = NO_TXN.to_owned();
@@ -467,7 +467,7 @@ impl Client {
             ("update", [id, updates]) if *id == self.monitor_id => self.apply(updates, true),
             ("update2", [id, updates]) if *id == self.monitor_id => self.apply(updates, false),
             ("update3", [id, Value::String(txn), updates]) if *id == self.monitor_id => {
-                self.last_txn_id = txn.clone();
+                self.remember(txn);
                 self.apply(updates, false)
             }
             ("locked", [name]) if name.as_str() == self.config.lock.as_deref() => {
@@ -483,6 +483,12 @@ impl Client {
                 Ok(())
             }
         }
+    }
+
+    /// Where to go on in the next session. A server that names no UUID is not asked to: it, or another in its place,
+    /// would refuse every session that begins so.
+    fn remember(&mut self, txn: &str) {
+        self.last_txn_id = fv_ovsdb::atom::parse_uuid(txn).map_or(NO_TXN.to_owned(), |_| txn.to_owned());
     }
 
     fn apply(&mut self, updates: &Value, plain: bool) -> Result<(), SessionError> {
