@@ -234,10 +234,11 @@ fn long_work_of_control_delays_no_timer() {
     let rules: String = (0..60_000).map(rule).collect();
     std::fs::write(env.path("rules"), rules).expect("a file");
     let started = Instant::now();
-    env.run("ovs-ofctl", "--timeout=120 -O OpenFlow14 --bundle add-flows br0 rules");
-    env.run("ovs-ofctl", "--timeout=120 -O OpenFlow14 del-flows br0");
-    // Longer than the detection time, or nothing has been shown.
-    assert!(started.elapsed() > Duration::from_secs(1), "{:?}", started.elapsed());
+    // Several times the detection time.
+    while started.elapsed() < Duration::from_secs(3) {
+        env.run("ovs-ofctl", "--timeout=120 -O OpenFlow14 --bundle add-flows br0 rules");
+        env.run("ovs-ofctl", "--timeout=120 -O OpenFlow14 del-flows br0");
+    }
     std::thread::sleep(Duration::from_secs(1));
     assert_eq!(flaps(), before);
 }
