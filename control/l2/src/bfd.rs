@@ -234,6 +234,11 @@ impl Session {
         self.forwarding
     }
 
+    /// What [`Session::status`] is made of, to see changes by.
+    pub fn shown(&self) -> impl Copy + PartialEq + use<> {
+        (self.forwarding, self.flaps, self.state, self.diagnostic, self.remote.state, self.remote.diagnostic)
+    }
+
     /// What is due by time. `rx_packets` counts what the port has received, where that is known.
     pub fn run(&mut self, now: Nanos, rx_packets: Option<u64>) {
         if self.state > State::Down && now >= self.detect_at {

@@ -63,13 +63,13 @@ impl PortMonitor {
     pub fn receive_bfd(&self, frame: &[u8], now: Nanos) -> Outcome {
         let mut bfd = self.bfd.lock();
         let Some(s) = &mut *bfd else { return Outcome::default() };
-        let (before, due) = (s.status(), s.wake_at());
+        let (before, due) = (s.shown(), s.wake_at());
         if let Err(e) = s.receive(frame, now) {
             crate::BFD_BAD.inc();
             log::debug!(target: "bfd", "{}: {e}", self.name);
             return Outcome::default();
         }
-        let changed = s.status() != before;
+        let changed = s.shown() != before;
         let hurry = s.wake_at() < due;
         Outcome { forwarding: self.see(bfd.as_ref(), changed), hurry }
     }
@@ -79,11 +79,11 @@ impl PortMonitor {
     pub fn turn(&self, mac: [u8; 6], rx_packets: impl FnOnce() -> Option<u64>, now: Nanos) -> (Vec<Vec<u8>>, Outcome) {
         let mut bfd = self.bfd.lock();
         let Some(s) = &mut *bfd else { return (Vec::new(), Outcome::default()) };
-        let before = s.status();
+        let before = s.shown();
         let packets = if s.wants_rx_packets() { rx_packets() } else { None };
         s.run(now, packets);
         let frames = s.send(mac, now).into_iter().collect();
-        let changed = s.status() != before;
+        let changed = s.shown() != before;
         (frames, Outcome { forwarding: self.see(bfd.as_ref(), changed), hurry: false })
     }
 
@@ -96,9 +96,9 @@ impl PortMonitor {
     pub fn with_bfd<T>(&self, f: impl FnOnce(&mut bfd::Session) -> T) -> Option<T> {
         let mut bfd = self.bfd.lock();
         let s = bfd.as_mut()?;
-        let before = s.status();
+        let before = s.shown();
         let result = f(s);
-        let changed = s.status() != before;
+        let changed = s.shown() != before;
         self.see(bfd.as_ref(), changed);
         Some(result)
     }

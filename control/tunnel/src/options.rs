@@ -145,7 +145,9 @@ impl Parser<'_> {
             }
             "payload_type" if self.kind == TunnelKind::Bareudp => self.payload(value),
             "srv6_segs" if self.kind == TunnelKind::Srv6 => self.segments(value),
-            "srv6_flowlabel" if self.kind == TunnelKind::Srv6 => {}
+            "srv6_flowlabel" if self.kind == TunnelKind::Srv6 => {
+                self.note(format_args!("srv6_flowlabel is not obeyed yet"));
+            }
             o if o.starts_with("erspan_") && self.kind.is_erspan() => self.erspan(o, value),
             // Options of programs around the switch.
             "psk" | "remote_cert" | "remote_name" | "ipsec_encapsulation" | "ipsec_remote_ip" => {}
